@@ -88,8 +88,8 @@ def writing(threads: int | None, precision: str) -> Iterator[float]:
     import tempfile
     from pathlib import Path
 
-    from regard.bench.ours_text import Continue
-    from regard.bench.texts import TextWork, random_rows
+    from benchmarks.measure.ours_text import Continue
+    from benchmarks.measure.texts import TextWork, random_rows
     from regard.models import GPTConfig
 
     config, vocab = GPTConfig(size="gpt2", dropout=0.0), 50_257

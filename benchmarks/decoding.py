@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
 
+from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.results import Bar
+from benchmarks.measure.suite import INT8, OURS, Settings
+from benchmarks.measure.suite import decoding as ours
 from benchmarks.peers import ctranslate, marian
-from regard.bench.harness import Entry, Experiment
-from regard.bench.results import Bar
-from regard.bench.suite import INT8, OURS, Settings
-from regard.bench.suite import decoding as ours
 
 HF, CT2, CT2_INT8 = "generate (transformers)", "CTranslate2 fp32", "CTranslate2 int8"
 AT_LEAST = {1: (1.3, 2.2, 2.2), 32: (1.2, 1.1, 1.3)}

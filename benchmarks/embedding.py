@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.results import Bar
+from benchmarks.measure.suite import OURS, Settings
+from benchmarks.measure.suite import embedding as ours
 from benchmarks.peers import bert, runtimes
-from regard.bench.harness import Entry, Experiment
-from regard.bench.results import Bar
-from regard.bench.suite import OURS, Settings
-from regard.bench.suite import embedding as ours
 
 BERT = "BERT (transformers), 32 at once"
 

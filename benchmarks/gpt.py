@@ -6,10 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.decoding import CT2, CT2_INT8, HF
-from benchmarks.peers import gpt2, llamacpp, nanogpt, runtimes
-from regard.bench.harness import Entry, Experiment
-from regard.bench.results import Bar
-from regard.bench.suite import (
+from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.results import Bar
+from benchmarks.measure.suite import (
     INT8,
     OURS,
     WEIGHT_BYTES,
@@ -18,6 +17,7 @@ from regard.bench.suite import (
     gpt_decoding_work,
     gpt_training,
 )
+from benchmarks.peers import gpt2, llamacpp, nanogpt, runtimes
 
 GPT2, NANOGPT = "GPT-2 (transformers)", "nanoGPT style"
 LLAMA, LLAMA_F16, LLAMA_Q8 = (f"llama.cpp {name}" for name in llamacpp.PRECISIONS)

@@ -7,12 +7,12 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks.measure.harness import Entry, Experiment, Point
+from benchmarks.measure.ours import Attend, Train
+from benchmarks.measure.suite import OURS, VOCAB, Makers, Settings
+from benchmarks.measure.work import SAME, Work
 from benchmarks.peers import marian, naive
 from benchmarks.training import MARIAN
-from regard.bench.harness import Entry, Experiment, Point
-from regard.bench.ours import Attend, Train
-from regard.bench.suite import OURS, VOCAB, Makers, Settings
-from regard.bench.work import SAME, Work
 from regard.cost.count import parameters
 from regard.models import TransformerConfig
 from regard.models.sketch import sketch

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.images import OURS, image_training
+from benchmarks.measure.images import images as ours
+from benchmarks.measure.results import Bar
+from benchmarks.measure.suite import Settings
 from benchmarks.peers import runtimes, timm_vit, vit
-from regard.bench.harness import Entry, Experiment
-from regard.bench.images import OURS, image_training
-from regard.bench.images import images as ours
-from regard.bench.results import Bar
-from regard.bench.suite import Settings
 
 VIT, TIMM = "ViT (transformers)", "timm"
 

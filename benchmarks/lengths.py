@@ -23,8 +23,9 @@ import regard
 from regard.data.sources import load_splits
 from regard.data.text.pairs import Pair
 from regard.recipes import recipe as recipes
-from regard.runs.compare import BIN, FORMAT
+from regard.runs.compare import FORMAT
 from regard.runtime.files import write_file
+from regard.tasks.measures.translators import BIN
 
 FIXED, ATTENTION = "one fixed vector", "recurrence with attention"
 BINS = (10, 20, 30, 40, 50)

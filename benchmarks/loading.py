@@ -26,7 +26,7 @@ MEMORY, START = 1.1, 1.5
 SIZES = {"gpt2": {}, "tiny": {"dim": 128, "heads": 4, "layers": 2, "hidden": 512}}
 LOAD = """
 import sys, torch, regard
-from regard.bench.memory import peak
+from benchmarks.measure.memory import peak
 before = peak()
 parameters = regard.load(sys.argv[1]).parameters
 print((peak() - before) / (4 * parameters))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.ours import reader_config
+from benchmarks.measure.suite import LONG, Settings
+from benchmarks.measure.suite import looking as ours
 from benchmarks.peers import marian
-from regard.bench.harness import Entry, Experiment
-from regard.bench.ours import reader_config
-from regard.bench.suite import LONG, Settings
-from regard.bench.suite import looking as ours
 
 
 def looking(chosen: Settings, tokens: int) -> Experiment:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.ours import WRITTEN, Decode, Train
+from benchmarks.measure.ours_text import TrainText
+from benchmarks.measure.results import Bar
+from benchmarks.measure.suite import OURS, Settings
+from benchmarks.measure.texts import TextWork, random_rows
+from benchmarks.measure.work import RANDOM, SAME, Corpus, Work, like_multi30k
 from benchmarks.peers import joey, step_by_step, torch_lstm
-from regard.bench.harness import Entry, Experiment
-from regard.bench.ours import WRITTEN, Decode, Train
-from regard.bench.ours_text import TrainText
-from regard.bench.results import Bar
-from regard.bench.suite import OURS, Settings
-from regard.bench.texts import TextWork, random_rows
-from regard.bench.work import RANDOM, SAME, Corpus, Work, like_multi30k
 from regard.models.families.rnn import RNNConfig
 from regard.models.families.seq2seq import Seq2SeqConfig
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmarks import decoding, embedding, gpt, growth, images, looking, recurrent, training
-from regard.bench.command import Request, bench
-from regard.bench.images import IMAGES
-from regard.bench.suite import EXPERIMENTS, LONG, PROMPTS, SENTENCES, Makers
-from regard.bench.worker import from_file
+from benchmarks.measure.command import Request, bench
+from benchmarks.measure.images import IMAGES
+from benchmarks.measure.limits import limits
+from benchmarks.measure.suite import LONG, PROMPTS, SENTENCES, Makers, quality
+from benchmarks.measure.worker import from_file
 from regard.data.text.files import split_files
 from regard.errors import InputError, UserError
 
@@ -22,14 +23,14 @@ RESULTS = Path(__file__).parent / "results"
 def experiments(others: Mapping[str, ModuleType], *, quick: bool = False) -> Makers:
     """Everything that is measured, in this order."""
     return {
-        "limits": EXPERIMENTS["limits"],
+        "limits": lambda chosen: limits(quick=chosen.quick),
         "training-demo": lambda chosen: training.demo(chosen, others),
         "training-base": lambda chosen: training.base(chosen, others),
         **{
             f"decoding-{n}": lambda chosen, n=n: decoding.decoding(chosen, n, others)
             for n in SENTENCES
         },
-        "int8-quality": EXPERIMENTS["int8-quality"],
+        "int8-quality": quality,
         "gpt-training": gpt.training,
         **{f"gpt-decoding-{n}": lambda chosen, n=n: gpt.decoding(chosen, n) for n in PROMPTS},
         "recurrent-training": recurrent.training,

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from benchmarks import busy, decoding, gpt, int8
 from benchmarks.int8 import Finding
+from benchmarks.measure.command import Request, bench
+from benchmarks.measure.harness import Experiment
+from benchmarks.measure.suite import Makers, Settings, gpt_decoding
 from benchmarks.run import RESULTS
-from regard.bench.command import Request, bench
-from regard.bench.harness import Experiment
-from regard.bench.suite import Makers, Settings, gpt_decoding
 from regard.errors import UserError
 from regard.runtime.files import write_file
 

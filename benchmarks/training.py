@@ -7,11 +7,11 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.results import Bar
+from benchmarks.measure.suite import OURS, Settings, training_base, training_demo
+from benchmarks.measure.work import RANDOM, SAME, Work
 from benchmarks.peers import annotated, joey, marian, torch_transformer
-from regard.bench.harness import Entry, Experiment
-from regard.bench.results import Bar
-from regard.bench.suite import OURS, Settings, training_base, training_demo
-from regard.bench.work import RANDOM, SAME, Work
 
 MARIAN, TORCH = "Marian (transformers)", "nn.Transformer"
 PEERS = {

@@ -23,7 +23,7 @@ _PUBLIC = {
     "vectors": "regard.vectors.store",
     "train": "regard.runs.train",
     "plan": "regard.cost.plan",
-    "show": "regard.atlas",
+    "show": "regard_lectures",
     "watch": "regard.watch",
     "Tap": "regard.layers",
     "Edit": "regard.layers",

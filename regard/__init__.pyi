@@ -1,4 +1,3 @@
-from regard.atlas import show as show
 from regard.cost.plan import plan as plan
 from regard.errors import UserError as UserError
 from regard.layers import Edit as Edit
@@ -10,6 +9,7 @@ from regard.runs.load import vocabulary as vocabulary
 from regard.runs.train import train as train
 from regard.vectors.store import vectors as vectors
 from regard.watch import watch as watch
+from regard_lectures import show as show
 
 __all__: list[str]
 __version__: str

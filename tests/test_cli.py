@@ -235,7 +235,7 @@ def test_what_needs_no_model_does_not_load_torch(tmp_path: Path, command: str) -
 
 
 NOT_FOR_TRANSLATING = (
-    "sacrebleu", "matplotlib", "PIL", "rich", "regard.explain", "regard.watch", "regard.atlas",
+    "sacrebleu", "matplotlib", "PIL", "rich", "regard.explain", "regard.watch", "regard_lectures",
     "regard.data.grammar", "regard.data.jobs",
     "regard.cost", "regard.hub.folder", "regard.hub.tables", "regard.tokens.published",
     "regard.train.trainer", "regard.train.optim", "regard.tasks.words",

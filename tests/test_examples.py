@@ -14,7 +14,7 @@ NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 
 
 def test_there_is_one_for_each_lecture() -> None:
-    from regard.atlas.lectures import decks
+    from regard_lectures.lectures import decks
 
     assert [path.name.partition("-")[0] for path in NOTEBOOKS] == sorted(decks())
     page = (ROOT / "examples" / "README.md").read_text()

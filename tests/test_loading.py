@@ -193,7 +193,7 @@ SIZED = {"dim": 512, "heads": 8, "layers": 8, "hidden": 2048}
 MEASURE = """
 import ctypes, gc, json, sys
 import regard
-from regard.bench.memory import forget_peak, peak, resident
+from benchmarks.measure.memory import forget_peak, peak, resident
 
 trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)
 shares = {}
@@ -237,8 +237,9 @@ def test_loading_takes_the_memory_of_the_weights_once(tmp_path):
     small, sized = stored(tmp_path / "small"), stored(tmp_path / "sized", **SIZED)
     pairs = {name: [str(small[name]), str(sized[name])] for name in small}
     child = [sys.executable, "-c", MEASURE, json.dumps(pairs)]
-    printed = subprocess.run(child, check=True, capture_output=True, text=True).stdout
-    shares = json.loads(printed)
+    root = Path(__file__).parents[1]  # for benchmarks/, which is not installed
+    ran = subprocess.run(child, check=True, capture_output=True, text=True, cwd=root)
+    shares = json.loads(ran.stdout)
     if not shares:
         pytest.skip("this system does not say how much memory was held at most")
     assert shares.keys() == pairs.keys()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from benchmarks.measure.ours import reading_time
 from benchmarks.peers.loop import Padded, PairLoop, Training, rows, start
 from benchmarks.peers.work import read
-from regard.bench.ours import reading_time
 
 BEAM, WRITTEN = 4, 30
 

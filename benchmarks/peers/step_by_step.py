@@ -133,8 +133,8 @@ class Decode:
     packages: ClassVar = ("torch",)
 
     def prepare(self, threads: int) -> None:
-        from regard.bench.ours import ready_model
-        from regard.bench.work import Work
+        from benchmarks.measure.ours import ready_model
+        from benchmarks.measure.work import Work
 
         start(threads)
         self.settings, same = read(self.work), Work.read(self.work)

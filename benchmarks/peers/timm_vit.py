@@ -14,9 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
+from benchmarks.measure.images import IMAGES, most_probable, random_images, random_labels
 from benchmarks.peers.loop import Loop, Training, start
 from benchmarks.peers.work import read
-from regard.bench.images import IMAGES, most_probable, random_images, random_labels
 
 FOLDER = Path(sys.prefix) / "timm"
 """In the environment that runs the suite."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from benchmarks.measure.images import IMAGES, most_probable, random_images
 from benchmarks.peers.loop import start
 from benchmarks.peers.work import read
-from regard.bench.images import IMAGES, most_probable, random_images
 
 
 @dataclass

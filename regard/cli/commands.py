@@ -15,18 +15,15 @@ from typer import Argument, Option
 from regard import __version__
 from regard.cli.compare import compare
 from regard.cli.exchange import export_model, import_model
-from regard.cli.lecture import lecture
 from regard.cli.look import heads, look
 from regard.cli.options import (
     AsJson,
     AsKind,
     Beam,
     DataColumns,
-    Details,
     Device,
     Dtype,
     ModelPath,
-    Paper,
     Precision,
     Quiet,
     Seed,
@@ -38,6 +35,7 @@ from regard.cli.options import (
     print_status,
     silence_warnings,
 )
+from regard.cli.plugins import add_plugin
 from regard.cli.tokens import tokens
 from regard.cli.vectors import vectors
 from regard.cli.verbs import add_verbs
@@ -74,17 +72,7 @@ def _regard(
     del version  # handled by its callback
 
 
-@app.command()
-def demo(
-    quick: Annotated[bool, Option("--quick", help="Only the shipped model: no training.")] = False,
-    quiet: Quiet = False,
-    threads: Threads = None,
-    device: Device = "auto",
-) -> None:
-    """Run a guided tour: translate, look inside, remove a head, train from scratch."""
-    from regard.atlas.demo import run
-
-    run(Path("regard-demo"), quick=quick, quiet=quiet, threads=threads, device=device)
+add_plugin(app, "demo")
 
 
 @app.command()
@@ -265,49 +253,7 @@ def words(
 
 
 app.command()(heads)
-
-
-@app.command()
-def show(
-    name: Annotated[
-        str | None,
-        Argument(metavar="[FIGURE]", help="A figure's name; by default, all are listed."),
-    ] = None,
-    options: Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...")] = None,
-    text: Annotated[str | None, Option(help="Your own input, if the figure takes one.")] = None,
-    out: Annotated[
-        Path | None,
-        Option("-o", "--out", help="FIGURE.png, .svg, .pdf or .html; steps: .json, too"),
-    ] = None,
-    fresh: Annotated[
-        bool, Option("--fresh", help="Train again instead of drawing a stored result.")
-    ] = False,
-    details: Details = False,
-    paper: Paper = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    threads: Threads = None,
-) -> None:
-    """Draw a figure of the lectures, computed from a model or by a calculation."""
-    from regard.atlas import find, listing, parse_options
-    from regard.atlas import show as draw
-
-    if name is None:
-        print_line(listing())
-        return
-    figure = find(name)
-    settings: Any = parse_options(name, options or [])
-    out = Path(f"{name}{figure.usual}") if out is None else out
-    figure.check_ending(out)  # raise errors before the work, not after it
-    from regard.runtime.device import setup
-
-    silence_warnings(quiet=quiet)
-    setup(threads, None)
-    drawing = draw(name, None, text=text, details=details, paper=paper, fresh=fresh, **settings)
-    path = drawing.save(out)
-    row = {"figure": name, "file": str(path), **drawing.numbers}
-    print_result(drawing.text if details else drawing.caption, row, as_json=as_json)
-    print_status(f"{path} is drawn", quiet=quiet or as_json)
+add_plugin(app, "show")
 
 
 @app.command()
@@ -339,7 +285,7 @@ def plan(
     from regard.runtime.device import setup
 
     if sizes:
-        from regard.atlas.figures.sizes import table
+        from regard.cost.sizes import table
 
         print_line(table())
         return
@@ -360,49 +306,6 @@ def plan(
         threads=threads,
     )
     print_result(found.table(), found.to_json(), as_json=as_json)
-
-
-@app.command("bench")
-def bench_command(
-    quick: Annotated[
-        bool, Option("--quick", help="Toy sizes, to see that everything runs.")
-    ] = False,
-    rounds: Annotated[int | None, Option(help="Rounds of each experiment; by default 5.")] = None,
-    only: Annotated[
-        list[str] | None, Option(help="Such as training-base, or decoding; repeatable.")
-    ] = None,
-    files: Annotated[
-        str | None, Option("--data", help="Your own parallel text: x.tsv, x.jsonl, or x.en,x.de")
-    ] = None,
-    out: Annotated[
-        Path | None, Option("-o", "--out", help="A folder for results and pictures.")
-    ] = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    threads: Threads = None,
-) -> None:
-    """Measure the speed of training, decoding and looking, beside what the hardware can do.
-
-    Other packages are measured beside ours by `make bench` in a checkout: llama.cpp, CTranslate2,
-    transformers, onnxruntime, OpenVINO, JoeyNMT.
-    """
-    from regard.bench.command import Request, bench
-    from regard.bench.suite import EXPERIMENTS
-    from regard.data.text.files import split_files
-
-    request = Request(
-        quick=quick,
-        rounds=rounds,
-        threads=threads,
-        only=tuple(only or ()),
-        data=split_files([files]) if files else None,
-        output=out,
-        quiet=quiet,
-    )
-    found = bench(EXPERIMENTS, request)
-    print_result(found.report, found.json, as_json=as_json)
-    if out is not None:
-        print_status(f"results and pictures are in {out}", quiet=quiet)
 
 
 @app.command("recipe")
@@ -556,7 +459,7 @@ def _sample_images(wanted: Any, split: str, count: int, out: Path | None, side: 
 
 app.command("tokens")(tokens)
 app.command("compare")(compare)
-app.command("lecture")(lecture)
+add_plugin(app, "lecture")
 app.command("import")(import_model)
 app.command("export")(export_model)
 app.command("vectors")(vectors)

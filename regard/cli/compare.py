@@ -64,7 +64,7 @@ def compare(
             quiet=quiet,
             on_status=lambda line: print_status(line, quiet=quiet),
         )
-    from regard.atlas import comparison
+    from regard.explain import comparison
 
     if as_json:
         results = {name: each.model_dump() for name, each in found.results.items()}

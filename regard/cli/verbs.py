@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer import Argument, Option
-from typer.core import TyperCommand
-from typer.main import get_command_from_info
-from typer.models import CommandInfo
 
+from regard.cli.late import LateCommand
 from regard.cli.options import (
     AsJson,
     AsKind,
@@ -52,22 +50,12 @@ FILE = "_file"
 """The suffix of the name of an option whose value is read from a file."""
 
 
-class VerbCommand(TyperCommand):
-    """The command of a verb; its options are made when it is called, not for `regard --help`."""
+class VerbCommand(LateCommand):
+    """The command of a verb."""
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
-    ) -> Any:
-        """Parses the arguments of the command."""
-        command = command_of(every_verb()[self.name or ""])
-        whole = get_command_from_info(
-            CommandInfo(
-                name=self.name, callback=command, context_settings=dict(self.context_settings)
-            ),
-            pretty_exceptions_short=False,
-            rich_markup_mode=None,
-        )
-        return whole.make_context(info_name, args, parent, **extra)
+    def function(self) -> Callable[..., None]:
+        """Makes its options."""
+        return command_of(every_verb()[self.name or ""])
 
 
 def command_of(verb: Verb) -> Callable[..., None]:

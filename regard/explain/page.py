@@ -101,7 +101,9 @@ def page(heading: str, sections: Sequence[Section]) -> str:
     )
 
 
-def fill_template(name: str, *, schemes: str = "light dark", **parts: str) -> str:
+def fill_template(
+    name: str, *, schemes: str = "light dark", package: str = "regard.explain", **parts: str
+) -> str:
     """The text of frame.html around NAME.html, styled by theme.css and NAME.css, with NAME.js.
 
     The content security policy allows this script and no other, and no network.
@@ -109,17 +111,18 @@ def fill_template(name: str, *, schemes: str = "light dark", **parts: str) -> st
     Args:
         name: The name of the three files.
         schemes: The colour schemes that the page has.
+        package: The package that has the three files.
         parts: The texts in place of `{{NAME}}` in the templates.
     """
-    script = _part(f"{name}.js")
+    script = _part(f"{name}.js", package)
     digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    style = f"{_part('theme.css')}\n{_part(f'{name}.css')}"
+    style = f"{_part('theme.css')}\n{_part(f'{name}.css', package)}"
     parts |= {"policy": policy, "style": style, "script": script, "schemes": schemes}
-    template = _part("frame.html").replace("{{body}}", _part(f"{name}.html"))
+    template = _part("frame.html").replace("{{body}}", _part(f"{name}.html", package))
     # A single pass, so that braces in the inserted text are not taken for placeholders.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
 
@@ -172,8 +175,8 @@ def framed(text: str) -> str:
 
 
 @cache
-def _part(name: str) -> str:
-    return (resources.files("regard.explain") / name).read_text(encoding="utf-8").strip()
+def _part(name: str, package: str = "regard.explain") -> str:
+    return (resources.files(package) / name).read_text(encoding="utf-8").strip()
 
 
 def escaped(text: object) -> str:

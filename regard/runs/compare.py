@@ -33,11 +33,10 @@ from regard.runs.load import load
 from regard.runs.train import train
 from regard.runtime.files import read_json, write_file
 from regard.tasks.measures.bleu import score
+from regard.tasks.measures.translators import BIN, Result
 from regard.train.log import read_metrics
 
 FILE = "compare.json"
-BIN = 10
-"""Sentences are grouped by their length in steps of this many words."""
 EQUAL = ("task", "data", "train.steps", "train.batch_tokens", "seed")
 """What the recipes must have in common, apart from the model: the data and the budget."""
 
@@ -66,23 +65,6 @@ class Model(Config):
     recipe: str
     """The recipe and its overrides, as they were typed."""
     folder: str
-
-
-class Result(Config):
-    """The measurements of one trained model."""
-
-    parameters: int
-    minutes: float
-    """The time of the training."""
-    targets_per_second: float
-    """The speed of the training, in target tokens; the median over its logged steps."""
-    sentences_per_second: float
-    """The speed of decoding the test sentences."""
-    bleu: float
-    by_length: list[tuple[int, int, float]]
-    """For each group of lengths: its most words, its number of sentences, and its BLEU."""
-    curve: list[tuple[int, float]]
-    """The validation loss by step."""
 
 
 class Contents(Config):

@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from benchmarks import int8, targets
+from benchmarks.measure import command, table
+from benchmarks.measure.harness import Entry, Experiment, Outcome
+from benchmarks.measure.images import Classify, images_work
+from benchmarks.measure.limits import MEMORY, blocks, fastest, readers
+from benchmarks.measure.ours_text import Continue, Products
+from benchmarks.measure.pictures import draw_bars
+from benchmarks.measure.results import Bar, Measured, Turn
+from benchmarks.measure.suite import INT8, OURS, Settings, gpt_decoding_work
 from benchmarks.peers import gpt2, llamacpp, runtimes, vit
 from benchmarks.run import experiments
-from regard.bench import command, table
-from regard.bench.harness import Entry, Experiment, Outcome
-from regard.bench.images import Classify, images_work
-from regard.bench.limits import MEMORY, blocks, fastest, readers
-from regard.bench.ours_text import Continue, Products
-from regard.bench.pictures import draw_bars
-from regard.bench.results import Bar, Measured, Turn
-from regard.bench.suite import INT8, OURS, Settings, gpt_decoding_work
 from regard.errors import InputError
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 import pytest
 import torch
 
+from benchmarks.measure.images import images_work
 from benchmarks.peers import timm_vit
-from regard.bench.images import images_work
 from regard.data.input import Dense
 from regard.hub.folder import read_model
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.measure.ours import Decode, Train
+from benchmarks.measure.work import SAME, Work
 from benchmarks.peers import loop, step_by_step
-from regard.bench.ours import Decode, Train
-from regard.bench.work import SAME, Work
 from regard.data.input import Ragged
 from regard.models import build
 from regard.models.families.seq2seq import Seq2SeqConfig

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmarks.measure.ours_text import Continue, Embed, TrainText
+from benchmarks.measure.suite import Settings, select
+from benchmarks.measure.texts import TextWork, random_rows, random_sentences
 from benchmarks.peers import bert, gpt2, nanogpt
 from benchmarks.run import experiments
-from regard.bench.ours_text import Continue, Embed, TrainText
-from regard.bench.suite import Settings, select
-from regard.bench.texts import TextWork, random_rows, random_sentences
 from regard.hub.folder import read_model
 from regard.models import BertConfig, GPTConfig
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 
 import regard
-from regard.atlas.figures.sentences import intervene
 from regard.data.input import Dense, Ragged
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode
@@ -25,6 +24,7 @@ from regard.layers.kernels.dropout import drawing_from
 from regard.layers.tap.without import without
 from regard.models import FAMILIES, build
 from regard.train.adam import Adam
+from regard_lectures.figures.sentences import intervene
 
 DEVICE = "pretend"
 VOCAB = 13

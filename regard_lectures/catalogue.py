@@ -1,0 +1,712 @@
+"""The catalogue of figures: what each one shows, its options, and the function that draws it.
+
+`regard show` lists the atlas from here, so torch and matplotlib are imported only when a figure is
+drawn. To add a figure, write a function of its name that returns a `Drawing` in the file of its
+group in `figures/`, and add an entry here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from regard.errors import LISTED, InputError, did_you_mean, nearest
+from regard_lectures import results
+
+if TYPE_CHECKING:
+    from regard.explain.drawing import Drawing
+
+T = TypeVar("T")
+Value = int | float | str
+PICTURES = (".html", ".png", ".svg", ".pdf")
+OLD_NAMES = {"place": "model"}
+"""Old names of options, which are still accepted."""
+
+_logger = logging.getLogger("regard.lectures")  # `--quiet` is for all loggers of `regard`
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a figure.
+
+    Attributes:
+        default: The default value; its type is the option's type.
+        meaning: A short description, which messages about a wrong value repeat.
+        low: The smallest allowed number.
+        high: The largest allowed number.
+        choices: The allowed values of a text option; empty if any text is allowed.
+    """
+
+    default: Value
+    meaning: str
+    low: float = 1
+    high: float = float("inf")
+    choices: tuple[str, ...] = ()
+
+    @property
+    def expected(self) -> str:
+        """A phrase that describes the allowed values, for error messages."""
+        if self.choices:
+            return " or ".join(filter(None, self.choices))  # an empty one means: left out
+        if isinstance(self.default, str):
+            return "a text"
+        kind = "a whole number" if isinstance(self.default, int) else "a number"
+        return (
+            f"{kind} of {self.low:g} or more"
+            if self.high == float("inf")
+            else (f"{kind} from {self.low:g} to {self.high:g}")
+        )
+
+    def read(self, name: str, given: Value) -> Value:
+        """Check a value and convert it to the option's type.
+
+        Raises:
+            InputError: If the value is not allowed.
+        """
+        error = InputError(
+            name, got=repr(given), expected=self.expected, fix=f"{name}: {self.meaning}"
+        )
+        if self.choices:
+            if given not in self.choices:
+                raise error
+            return given
+        if isinstance(self.default, str):  # the figure itself checks the text
+            return str(given)
+        try:
+            value = type(self.default)(given)
+        except ValueError:
+            raise error from None
+        inside = not isinstance(value, str) and self.low <= value <= self.high
+        if not inside or (isinstance(given, float) and value != given):  # 2.5 for an integer
+            raise error
+        return value
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the atlas.
+
+    Attributes:
+        title: A short title.
+        lectures: The rows of the lecture ledger that it covers, such as `3.1`.
+        module: The module in `figures/` with the function that draws it, which has the figure's
+            name; by default the module has it, too.
+        text: The meaning of `--text` for this figure; empty if it takes no text.
+        options: Its options, by name.
+        endings: The endings of files that it can be written to.
+        usual: The default ending if no file is given.
+        measured: Whether the module has a function `measure`, or `measure_` and the figure's name,
+            that trains and returns numbers, which the figure's function draws. The result for the
+            default options is in `results/`. The last option of such a figure is `seed`.
+        name: Its name on the command line: its key in `FIGURES`.
+    """
+
+    title: str
+    lectures: tuple[str, ...]
+    module: str = ""
+    text: str = ""
+    options: Mapping[str, Option] = field(default_factory=dict)
+    endings: tuple[str, ...] = PICTURES
+    usual: str = ".png"
+    measured: bool = False
+    name: str = ""
+
+    def check_ending(self, path: str | os.PathLike[str]) -> None:
+        """Reject a file that this figure cannot be written to.
+
+        Raises:
+            InputError: For another ending than `endings`.
+        """
+        from regard.explain.look import picture_ending
+
+        picture_ending(path, self.endings, self.name)
+
+    def renamed(self, given: Mapping[str, Value]) -> dict[str, Value]:
+        """Options under their current names; an old name is accepted with a warning."""
+        options = dict(given)
+        for old, new in OLD_NAMES.items():
+            if old in options and old not in self.options and new in self.options:
+                if new in options:
+                    raise InputError(
+                        f"show {self.name}", got=f"{old} and {new}", expected=f"{new} alone"
+                    )
+                _logger.warning("warning: %s= is called %s= now", old, new)
+                options[new] = options.pop(old)
+        return options
+
+    def read(self, given: Mapping[str, Value]) -> dict[str, Value]:
+        """The values of all options: as given, else the default.
+
+        Raises:
+            InputError: For an unknown option, or a value that is not allowed.
+        """
+        given = self.renamed(given)
+        for name in given:
+            if name not in self.options:
+                known = ", ".join(self.options) or "no option"
+                fix = did_you_mean(nearest(name, self.options))
+                raise InputError(f"show {self.name}", got=repr(name), expected=known, fix=fix)
+        return {
+            name: option.read(name, given[name]) if name in given else option.default
+            for name, option in self.options.items()
+        }
+
+    def draw(
+        self,
+        text: str | None = None,
+        *,
+        details: bool = False,
+        paper: bool = False,
+        fresh: bool = False,
+        **options: Value,
+    ) -> Drawing:
+        """Compute and draw the figure.
+
+        Args:
+            text: The user's own input, for figures that take one.
+            details: Write into the picture, under the caption, what was computed and how.
+            paper: Draw it for print: 160 mm wide, without title and caption.
+            fresh: Train again, even if a result for these options is stored.
+            options: The options of the figure.
+
+        Raises:
+            InputError: For a text or option that the figure does not accept.
+        """
+        if text is not None and not self.text:
+            own = ", ".join(name for name, figure in FIGURES.items() if figure.text)
+            raise InputError(
+                f"show {self.name}", got="--text", expected="none", fix=f"these take one: {own}"
+            )
+        values = self.read(options)
+        paint: Callable[..., Drawing] = self._function(self.name)
+        from torch.random import fork_rng
+
+        from regard.explain.drawing import drawn_for
+        from regard.explain.sheet import Medium
+
+        medium = Medium(paper=paper, details=details)
+        # a figure sets its own seed: keep the caller's random state
+        with fork_rng(devices=()), drawn_for(self.title, medium):
+            if self.measured:
+                drawing = paint(self.result(values, text, fresh=fresh), **values)
+            else:
+                drawing = paint(text, **values) if self.text else paint(**values)
+        drawing.name = self.name
+        return drawing
+
+    def result(
+        self, values: Mapping[str, Value], text: str | None = None, *, fresh: bool = False
+    ) -> dict[str, Any]:
+        """The result of a figure with `measured`: the stored one, else that of a training now.
+
+        Args:
+            values: The values of all options.
+            text: The user's own input, for figures that take one; no result of it is stored.
+            fresh: Train even if a result for these values is stored.
+        """
+        found = None if fresh or text is not None else results.stored(self.name, values)
+        measure: Callable[..., dict[str, Any]] = self._function("measure", f"measure_{self.name}")
+        given = {"text": text} if self.text else {}
+        return measure(**given, **values) if found is None else found
+
+    def store(self, folder: Path) -> Path:
+        """Train with the default options, and write the result into a folder of results."""
+        values = self.read({})
+        result = self.result(values, fresh=True)
+        return results.write(folder, self.name, values, result, self.settings())
+
+    def settings(self) -> str:
+        """The checksum of the constants of the figure's module."""
+        return results.checksum_of(import_module(f"regard_lectures.figures.{self.module}"))
+
+    def _function(self, *names: str) -> Callable[..., Any]:
+        """The function of the figure's module that has one of these names."""
+        module = import_module(f"regard_lectures.figures.{self.module}")
+        found: Callable[..., Any] = next(
+            getattr(module, name) for name in names if hasattr(module, name)
+        )
+        return found
+
+
+def look_up(kind: str, name: str, known: Mapping[str, T], listed_by: str) -> T:
+    """The entry of this name.
+
+    Args:
+        kind: What it is, for the message.
+        name: The name.
+        known: All entries by name.
+        listed_by: The command that lists all names.
+
+    Raises:
+        InputError: If there is none; the message suggests the most similar names.
+    """
+    if name not in known:
+        expected = f"one of {', '.join(known)}" if len(known) <= LISTED else None
+        fix = did_you_mean(nearest(name, known), listed_by)
+        raise InputError(f"no such {kind}", got=name, expected=expected, fix=fix)
+    return known[name]
+
+
+SEED = Option(0, "seed of everything random", low=0)
+SCHEMES = ("sinusoidal", "rotary", "learned", "buckets")
+
+_FIGURES = {
+    "onehot": Figure(
+        title="One-hot × matrix = row: what an embedding layer computes",
+        lectures=("1.2",),
+        module="words",
+        text="2 to 12 words with a vector in words/glove",
+        options={
+            "word": Option(1, "the number of the word to look up, from 1", high=12),
+            "model": Option("words/glove", "a run of own/vectors, or a file of vectors"),
+        },
+    ),
+    "inputs": Figure(
+        title="Numbers, categories and an image as vectors",
+        lectures=("1.2",),
+        module="words",
+    ),
+    "patches": Figure(
+        title="Patches as tokens: an image, chopped and projected",
+        lectures=("1.6", "7.4"),
+        text="the path of an image",
+        options={
+            "patch": Option(16, "side of a patch, of images of 64 × 64", high=32),
+            "dim": Option(24, "width of a token", high=128),
+            "model": Option("", "a model of images, whose matrix is used"),
+            "seed": SEED,
+        },
+    ),
+    "anything": Figure(
+        title="You can tokenize anything: chop it, project each chunk",
+        lectures=("1.6",),
+        module="patches",
+        options={"dim": Option(24, "width of a token", high=128), "seed": SEED},
+    ),
+    "entries": Figure(
+        title="Attention on pixels and on patches: entries and memory",
+        lectures=("7.3", "7.4"),
+        module="patches",
+        options={
+            "image": Option(224, "side of the image in pixels", low=16, high=4096),
+            "layers": Option(48, "layers", high=1000),
+            "heads": Option(16, "heads of a layer", high=1000),
+        },
+    ),
+    "similarity": Figure(
+        title="What learned positions know: neighbours are alike, and so are borders",
+        lectures=("4.7", "4.10", "7.4"),
+        options={
+            "model": Option("", "a ViT with learned positions; by default one is trained"),
+            "steps": Option(300, "training steps", high=100_000),
+        },
+        measured=True,
+    ),
+    "analogies": Figure(
+        title="Words as vectors: neighbours, analogies and directions",
+        lectures=("1.3",),
+        module="words",
+        options={"model": Option("words/glove", "a run of own/vectors, or a file of vectors")},
+    ),
+    "orthogonal": Figure(
+        title="Many nearly orthogonal directions fit in N dimensions",
+        lectures=("1.4",),
+        module="words",
+        options={
+            "degrees": Option(15.0, "the largest difference of an angle from 90°", low=5, high=40),
+            "steps": Option(150, "steps of gradient descent", high=5000),
+        },
+        measured=True,
+    ),
+    "softmax": Figure(
+        title="Softmax: any numbers become positive shares that sum to 1",
+        lectures=("3.1",),
+        module="attention",
+        text="numbers, such as '1 2 3'",
+    ),
+    "scaling": Figure(
+        title="Why divide by √d_k: large products saturate the softmax",
+        lectures=("3.1c",),
+        module="attention",
+        options={"keys": Option(64, "number of keys", low=2, high=4096), "seed": SEED},
+    ),
+    "bilinear": Figure(
+        title="A learned similarity: a plain dot product has nothing to learn",
+        lectures=("3.1b",),
+        module="attention",
+        text="pairs of adjective and noun, such as 'blue sky fluffy cat'",
+        options={
+            "dim": Option(16, "width of the word vectors", low=2, high=512),
+            "steps": Option(100, "training steps", high=5000),
+            "seed": SEED,
+        },
+    ),
+    "mask": Figure(
+        title="A mask: scores before and weights after the softmax",
+        lectures=("3.1", "3.5"),
+        module="attention",
+        text="2 to 12 words with a vector in words/glove, instead of the lecture's example",
+        options={
+            "rule": Option(
+                "causal",
+                "which keys a query may attend to",
+                choices=("causal", "window", "padding", "none"),
+            ),
+            "rows": Option(
+                "keys", "whether the rows are keys or queries", choices=("keys", "queries")
+            ),
+            "size": Option(6, "number of tokens", low=2, high=12),
+            "seed": SEED,
+        },
+    ),
+    "steps": Figure(
+        title="Attention step by step: x, q, k, v, q·k, softmax, × v, Σ, heads, × W_O",
+        lectures=("3.1d",),
+        text="a text that the model can read",
+        options={
+            "model": Option("", "a model's folder or name; by default one that is shipped"),
+            "word": Option("", "the query word; by default the last word"),
+            "part": Option("", "encoder, decoder, cross, or a layer's name: decoder.1.cross"),
+            "layer": Option(0, "which layer of that part", low=0),
+            "head": Option(0, "which of its heads", low=0),
+            "target": Option("", "a translation to use instead of the translator's own"),
+            "step": Option("", "a single step, by its name such as weights, or by its number"),
+            "matrices": Option(
+                "auto",
+                "whether the numbers include the matrices W; auto: if they are small",
+                choices=("auto", "all", "none"),
+            ),
+        },
+        endings=(".html", ".png", ".svg", ".pdf", ".json"),
+        usual=".html",
+    ),
+    "lookup": Figure(
+        title="Attention is not a search for the nearest key",
+        lectures=("3.1e", "9.4"),
+        text="a sentence to translate",
+        options={
+            "model": Option("small/translate", "a translator"),
+            "head": Option("", "the head to show, such as decoder.1.cross.3"),
+            "data": Option("", "a file of pairs to translate; by default held-out sentences"),
+            "pairs": Option(100, "number of pairs to translate", low=2, high=1000),
+        },
+    ),
+    "costs": Figure(
+        title="What scores and heads cost: additive and dot product, one head and several",
+        lectures=("3.2", "3.4"),
+        options={
+            "length": Option(256, "the longest sequence", low=64, high=2048),
+            "dim": Option(64, "width of a head", low=4, high=256),
+            "heads": Option(8, "the most heads, a power of 2", low=2, high=32),
+            "rounds": Option(9, "rounds to take the median of", high=1000),
+            "seed": SEED,
+        },
+    ),
+    "gates": Figure(
+        title="A gate, unrolled, is a weighted sum over the past",
+        lectures=("2.4",),
+        module="recurrence",
+        text="2 to 12 words of words/glove that a GRU reads",
+        options={"seed": SEED},
+    ),
+    "road": Figure(
+        title="From a gate to multi-head attention in four steps",
+        lectures=("2.4",),
+        text="pairs of letters and digits, and two letters, such as 'b7 a3 d1 ab'",
+        options={
+            "heads": Option(2, "number of heads of the last step", high=8),
+            "steps": Option(600, "training steps", high=10_000),
+        },
+        measured=True,
+    ),
+    "cells": Figure(
+        title="How many parameters a GRU and an LSTM have",
+        lectures=("2.2", "2.3"),
+        options={"dim": Option(256, "width of input and state", high=4096)},
+    ),
+    "fields": Figure(
+        title="How far back a token sees after n layers",
+        lectures=("2.9", "7.10"),
+        options={
+            "length": Option(64, "tokens of a text", low=4, high=256),
+            "layers": Option(6, "the largest number of layers", high=12),
+            "kernel": Option(3, "tokens that a convolution sees", low=2, high=15),
+            "reach": Option(4, "tokens before it that restricted attention sees", high=64),
+            "dim": Option(16, "width of a token", low=2, high=128),
+            "seed": SEED,
+        },
+    ),
+    "crossover": Figure(
+        title="Where n passes d: from when on attention costs more than recurrence",
+        lectures=("2.9",),
+        options={
+            "dim": Option(128, "the largest width", low=16, high=1024),
+            "rounds": Option(3, "rounds to take the median of", high=1000),
+            "seed": SEED,
+        },
+    ),
+    "vanishing": Figure(
+        title="Gradients through time: recurrent cells and attention",
+        lectures=("2.4b",),
+        module="recurrence",
+        options={
+            "length": Option(60, "tokens of a text", low=4, high=500),
+            "dim": Option(64, "width of input and state", low=4, high=512),
+            "seed": SEED,
+        },
+    ),
+    "recall": Figure(
+        title="What is still remembered after n steps",
+        lectures=("2.4b",),
+        options={"steps": Option(200, "training steps", high=10_000)},
+        measured=True,
+    ),
+    "depth": Figure(
+        title="How many layers of each kind can be trained",
+        lectures=("2.4b",),
+        options={
+            "steps": Option(200, "training steps", high=5000),
+            "rate": Option(0.003, "learning rate", low=1e-6, high=1.0),
+        },
+        measured=True,
+    ),
+    "growth": Figure(
+        title="Recurrence, convolution and attention as a text becomes longer",
+        lectures=("2.9",),
+        options={
+            "length": Option(8192, "the longest text", low=64, high=16384),
+            "dim": Option(64, "width of a token", low=4, high=512),
+            "kernel": Option(3, "tokens that the convolution sees", low=2, high=31),
+            "reach": Option(32, "tokens of a block of restricted attention", low=4, high=32),
+            "rounds": Option(5, "rounds to take the median of", high=1000),
+            "seed": SEED,
+        },
+    ),
+    "heads": Figure(
+        title="Several narrow heads keep apart what one wide head mixes",
+        lectures=("3.4",),
+        options={
+            "heads": Option(4, "number of heads that are compared with one", low=2, high=16),
+            "steps": Option(800, "training steps", high=5000),
+        },
+        measured=True,
+    ),
+    "question": Figure(
+        title="A head found by its question: “Any adjectives in front of me?”",
+        lectures=("3.4",),
+        text="noun phrases (or a translator's sentence) to show the head's weights on",
+        options={
+            "model": Option("", "a translator trained on the grammar, instead of training"),
+            "pairs": Option(300, "examples to measure", low=2, high=5000),
+            "steps": Option(1500, "training steps", high=10_000),
+        },
+        measured=True,
+    ),
+    "waves": Figure(
+        title="Sinusoidal positions: fast and slow waves",
+        lectures=("4.1", "4.3"),
+        module="positions",
+        options={
+            "length": Option(64, "number of positions", low=8, high=512),
+            "dim": Option(64, "width of a position's vector", low=8, high=1024),
+        },
+    ),
+    "wavelengths": Figure(
+        title="Wavelengths of sinusoidal positions: from 2π to 10000 · 2π",
+        lectures=("4.2",),
+        module="positions",
+        options={"dim": Option(64, "width of a position's vector", low=8, high=1024)},
+    ),
+    "shift": Figure(
+        title="A shift is a rotation: PE(i+k) = M PE(i) with the same M for every i",
+        lectures=("4.4", "4.5"),
+        module="positions",
+        options={
+            "by": Option(3, "by how many positions to shift", high=32),
+            "dim": Option(16, "width of a position's vector", low=4, high=256),
+        },
+    ),
+    "order": Figure(
+        title="Without positions, a sentence is a bag of words",
+        lectures=("3.6", "4.6"),
+        module="positions",
+        text="a sentence to reorder",
+        options={
+            "positions": Option(
+                "sinusoidal", "the position scheme that is compared with none", choices=SCHEMES
+            ),
+            "seed": SEED,
+        },
+    ),
+    "pair": Figure(
+        title="The same words in another place: the same scores, or not",
+        lectures=("4.12",),
+        text="two sentences with a slash between them",
+        options={
+            "model": Option("", "a trained encoder, in place of new absolute ones"),
+            "head": Option(0, "whose scores to draw", low=0),
+            "seed": SEED,
+        },
+    ),
+    "long": Figure(
+        title="Train short, test long: which positions hold?",
+        lectures=("4.13",),
+        module="lengths",
+        options={
+            "steps": Option(1000, "training steps of each scheme", high=100_000),
+        },
+        measured=True,
+    ),
+    "norms": Figure(
+        title="Post-norm needs warm-up, pre-norm does not",
+        lectures=("5.1", "5.2"),
+        module="training",
+        options={
+            "layers": Option(8, "number of blocks", high=24),
+            "steps": Option(200, "training steps", high=5000),
+            "rate": Option(0.01, "learning rate", low=1e-6, high=1.0),
+        },
+        measured=True,
+    ),
+    "residuals": Figure(
+        title="Why residual connections and norms",
+        lectures=("5.1b",),
+        options={
+            "layers": Option(8, "number of blocks", high=24),
+            "steps": Option(200, "training steps", high=5000),
+            "rate": Option(0.003, "learning rate", low=1e-6, high=1.0),
+        },
+        measured=True,
+    ),
+    "loss": Figure(
+        title="The loss as a picture: the model's distribution beside its target",
+        lectures=("5.5b",),
+        text="a pair of known words, such as 'merci = thanks'",
+        options={
+            "word": Option(1, "which word of the translation", high=32),
+            "steps": Option(200, "training steps", high=10_000),
+            "smoothing": Option(0.1, "label smoothing", low=0, high=0.9),
+        },
+        measured=True,
+    ),
+    "bleu": Figure(
+        title="Better translations for less computation: the published table, recomputed",
+        lectures=("5.7",),
+        module="published",
+    ),
+    "families": Figure(
+        title="Who may attend to whom: GPT, BERT and T5 differ in their masks",
+        lectures=("6.1", "6.2", "6.3"),
+        text="a sentence of 2 to 12 words",
+        options={"seed": SEED},
+    ),
+    "objectives": Figure(
+        title="One text, three training objectives: next token, masked tokens, spans",
+        lectures=("6.1", "6.2", "6.3"),
+        text="a text of 2 to 36 words",
+        options={
+            "draws": Option(200, "number of draws for the measured shares", high=10_000),
+            "seed": SEED,
+        },
+    ),
+    "meanings": Figure(
+        title="Contextual embeddings separate the meanings of a word",
+        lectures=("6.4",),
+        options={
+            "word": Option("model", "the word of two meanings", choices=("model", "bank")),
+            "model": Option("", "the folder of a BERT that reads English, instead of training"),
+            "steps": Option(400, "training steps", high=10_000),
+        },
+        measured=True,
+    ),
+    "finetuning": Figure(
+        title="Fine-tuning: pretraining without labels saves labels",
+        lectures=("6.5",),
+        options={
+            "steps": Option(400, "steps of pretraining; fine-tuning has a tenth", high=10_000),
+            "tries": Option(3, "number of draws of labelled titles", high=50),
+        },
+        measured=True,
+    ),
+    "sizes": Figure(
+        title="How large, how long, how much: the table of model sizes, computed",
+        lectures=("6.7",),
+        options={
+            "price": Option(1.0, "dollars for an hour of a chip", low=0.001, high=1000),
+            "share": Option(0.3, "share of its peak that a chip reaches", low=0.01, high=1),
+        },
+    ),
+    "animal": Figure(
+        title="What does “it” refer to? One word decides",
+        lectures=("5.8",),
+        module="sentences",
+        options={
+            "model": Option("tiny/translate", "a translator trained on the same grammar"),
+            "seed": SEED,
+        },
+    ),
+    "gallery": Figure(
+        title="The lectures' sentences, each with a model and what it shows",
+        lectures=("5.8b",),
+        text="a sentence of your own in place of the lectures'",
+        options={
+            "scene": Option(
+                "", "one scene", choices=("", "dogs", "her", "gender", "walk", "once", "hello")
+            ),
+            "model": Option("", "a translator or a writer; by default those of the shelf"),
+        },
+        usual=".html",
+    ),
+    "layers": Figure(
+        title="The words nearest to a word's vector, layer by layer",
+        lectures=("5.8c",),
+        module="contexts",
+        text="a text with the word in it",
+        options={
+            "word": Option("", "the word; by default the last"),
+            "model": Option("", "a model that reads text; by default one that is shipped"),
+            "bank": Option("", "a file of sentences to compare with, one on each line"),
+        },
+    ),
+    "induction": Figure(
+        title="Learning in context: two attention layers learn it, one does not",
+        lectures=("6.6",),
+        options={
+            "steps": Option(1000, "training steps", high=100_000),
+            "dim": Option(64, "width of the two models", low=8, high=512),
+            "heads": Option(4, "heads of a layer", high=16),
+        },
+        measured=True,
+    ),
+    "prompts": Figure(
+        title="Examples in the prompt, and steps written before the answer",
+        lectures=("6.6b",),
+        options={
+            "steps": Option(400, "training steps of each model", high=100_000),
+        },
+        measured=True,
+    ),
+    "laws": Figure(
+        title="Scaling laws: the loss is a power law of size, data and compute",
+        lectures=("6.6",),
+        options={
+            "steps": Option(1500, "training steps of each size", low=3, high=100_000),
+        },
+        measured=True,
+    ),
+}
+
+FIGURES = {
+    name: replace(
+        figure,
+        name=name,
+        module=figure.module or name,
+        options={**figure.options, "seed": SEED} if figure.measured else figure.options,
+    )
+    for name, figure in _FIGURES.items()
+}

@@ -1,0 +1,293 @@
+"""The figure `question` for a translator of the grammar, `model=`.
+
+Of all heads in the translator's encoder, we take the one with the largest mean weight from nouns to
+the adjective before them, over sentences of the grammar. Each head is knocked out, one at a time,
+and the German adjectives with a wrong ending are counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.data.grammar import corpus as grammar
+from regard.data.grammar.lexicon import ADJECTIVES, NOUNS
+from regard.data.input import Ragged
+from regard.data.text.pairs import Pair
+from regard.errors import InputError
+from regard.explain.cells import positive_scale
+from regard.explain.colours import BLUE, ORANGE
+from regard.explain.drawing import Board, Drawing
+from regard.explain.names import in_words
+from regard.explain.sheet import Chart
+from regard.layers import Tap, knock_out
+from regard.layers.tap.tap import split_head
+from regard.models.mode import evaluating
+from regard.pipeline import Pipeline
+from regard.runs.load import load
+
+ENDINGS = ("e", "en", "er", "es", "em")
+"""The endings of a German adjective before a noun."""
+TEXT = "The old dog saw a small cat."
+_STEMS = {one.english: one.stem for one in ADJECTIVES if one.attributive}
+_NOUNS = {word for noun in NOUNS for word in (noun.english, noun.english_plural)}
+_WORDS = re.compile(r"[\w-]+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A sentence with an adjective before a noun, and the ending that it gets in German."""
+
+    source: str
+    noun: int
+    """The index of the noun among the words of the source; the adjective is the word before."""
+    before: str
+    """The German words before the adjective."""
+    stem: str
+    ending: str
+
+    def forms(self) -> list[str]:
+        """The translation up to the adjective, with each ending."""
+        return [f"{self.before} {self.stem}{ending}".strip() for ending in ENDINGS]
+
+
+def asked_of(pair: Pair) -> Asked | None:
+    """The adjective of a pair; None unless both sides have exactly one before a noun."""
+    words = _WORDS.findall(pair.source)
+    found = [
+        place
+        for place in range(1, len(words))
+        if words[place] in _NOUNS and words[place - 1].lower() in _STEMS
+    ]
+    if len(found) != 1:
+        return None
+    stem = _STEMS[words[found[0] - 1].lower()]
+    forms = rf"(.*)\b({stem})({'|'.join(ENDINGS)}) (?=[A-ZÄÖÜ])"
+    places = re.findall(forms, pair.target)
+    if len(places) != 1:
+        return None
+    before, _, ending = places[0]
+    return Asked(pair.source, found[0], before.strip(), stem, ending)
+
+
+def measure_translator(text: str | None, model: str, pairs: int, seed: int) -> dict[str, Any]:
+    """Measure the weights from nouns to adjectives, and the endings that fail without each head.
+
+    Args:
+        text: A sentence, whose weights in the head found are drawn.
+        model: A translator trained on the grammar.
+        pairs: The number of sentences with an adjective.
+        seed: The seed of the sentences.
+    """
+    pipeline = load(model, device="cpu")
+    pipeline.translator()
+    heads = [head for head in pipeline.model.heads() if head.startswith("encoder.")]
+    if not heads:
+        expected = "a model with self-attention in its encoder"
+        raise InputError("model", got=model, expected=expected)
+    asked = _sentences(pipeline, pairs, seed)
+    looks, previous = noun_to_adjective(pipeline, asked, heads)
+    batch = _forms(pipeline, asked)
+    right = torch.tensor([ENDINGS.index(each.ending) for each in asked])
+    without = {head: _effect(pipeline, batch, right, head) for head in ("none", *heads)}
+    found = max(looks, key=looks.__getitem__)
+    seen = pipeline.look(TEXT if text is None else text, beam=1).site(split_head(found)[0])
+    return {
+        "head": found,
+        "sentences": len(asked),
+        "weight": looks,
+        "weight_on_token_before": previous,
+        "without": {head: asdict(effect) for head, effect in without.items()},
+        "queries": list(seen.queries),
+        "keys": list(seen.keys),
+        "map": seen.weights[split_head(found)[1]].tolist(),  # (query, key)
+    }
+
+
+def _sentences(pipeline: Pipeline, count: int, seed: int) -> list[Asked]:
+    """Sentences of the grammar with one adjective, of words that the model knows.
+
+    Raises:
+        InputError: If the model does not know the words of the grammar.
+    """
+    found = []
+    unknown = pipeline.vocabulary.source.unknown_words
+    for pair in grammar.sample(40 * count, seed):
+        each = asked_of(pair)
+        if each is not None and not unknown(pair.source):
+            found.append(each)
+        if len(found) == count:
+            return found
+    raise InputError(
+        f"show question: {pipeline.name}",
+        got=f"a model that knows {len(found)} of the sentences",
+        expected=f"one trained on the grammar, which knows {count}",
+    )
+
+
+def _tokens(pipeline: Pipeline, each: Asked) -> tuple[list[int], list[int], list[int]]:
+    """The ids of a source, and the positions of the tokens of the noun and of the adjective."""
+    tokenizer = pipeline.vocabulary.source
+    ids = tokenizer.template(tokenizer.encode(each.source))
+    words, index = tokenizer.words(ids)
+    wanted = _WORDS.findall(each.source)[each.noun - 1 : each.noun + 1]
+    stripped = [word.strip() for word in words]
+    start = next(at for at in range(len(words) - 1) if stripped[at : at + 2] == wanted)
+    adjective, noun = ([p for p, at in enumerate(index) if at == start + n] for n in (0, 1))
+    return ids, noun, adjective
+
+
+def noun_to_adjective(
+    pipeline: Pipeline, asked: Sequence[Asked], heads: Sequence[str]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The mean weight of each head from nouns to their adjectives, and to the token before.
+
+    If a word has several tokens: the sum over the adjective's, the mean over the noun's.
+
+    Returns:
+        By head: the mean over the sentences, and for comparison the mean weight of all tokens but
+        the first on the token before.
+    """
+    read = [_tokens(pipeline, each) for each in asked]
+    tap = Tap("encoder.*.self.weights")
+    with evaluating(pipeline.model):
+        pipeline.model.encode(Ragged.of([ids for ids, _, _ in read]), tap)
+    found, previous = {}, {}
+    for head in heads:
+        layer, number = split_head(head)
+        weights = tap.records[f"{layer}.weights"][:, number]  # (batch, query, key)
+        means = [
+            float(weights[row][noun][:, adjective].sum(-1).mean())
+            for row, (_, noun, adjective) in enumerate(read)
+        ]
+        found[head] = sum(means) / len(means)
+        steps = [weights[row].diagonal(-1)[: len(ids) - 1] for row, (ids, _, _) in enumerate(read)]
+        previous[head] = float(torch.cat(steps).mean())
+    return found, previous
+
+
+def _forms(pipeline: Pipeline, asked: Sequence[Asked]) -> Any:
+    """A batch of all sentences, each with the five forms of its adjective."""
+    pairs = [Pair(each.source, form) for each in asked for form in each.forms()]
+    return pipeline.translator().encode(pairs).batch(range(len(pairs)))
+
+
+def form_scores(pipeline: Pipeline, batch: Any, without: str) -> Tensor:
+    """log p of each form after the same words, up to a constant of the sentence: (pairs, 5)."""
+    edits = [] if without == "none" else [knock_out(without)]
+    with evaluating(pipeline.model):
+        logits = pipeline.model(*batch.sides, Tap(edits=edits))  # (target tokens, vocab)
+    each = logits.log_softmax(-1).gather(1, batch.targets.ids[:, None])[:, 0]
+    parts = each.split(list(batch.targets.lengths))
+    # The last token is the end symbol, which does not belong to the form.
+    return torch.stack([part[:-1].sum() for part in parts]).view(-1, len(ENDINGS))
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How well the endings are predicted without a head."""
+
+    failed: float
+    """The percentage of adjectives for which another ending is more probable than the right one."""
+    margin: float
+    """log p(right ending) - log p(best other ending), the mean of all sentences."""
+
+
+def _effect(pipeline: Pipeline, batch: Any, right: Tensor, without: str) -> Effect:
+    scores = form_scores(pipeline, batch, without)  # (pairs, 5)
+    of_right = scores.gather(1, right[:, None])[:, 0]
+    best_other = scores.scatter(1, right[:, None], float("-inf")).amax(1)
+    margin = of_right - best_other
+    return Effect(100 * float((margin < 0).float().mean()), float(margin.mean()))
+
+
+def stands_out(one: float, other: float, count: int) -> bool:
+    """Whether one percentage of a count is larger than another by more than two deviations.
+
+    Example:
+        >>> stands_out(10, 2, 100), stands_out(3, 2, 100)
+        (True, False)
+    """
+    first, second = (share * count / 100 for share in (one, other))
+    return first - second > 2 * (first + second) ** 0.5
+
+
+def draw_translator(measured: dict[str, Any], model: str, seed: int) -> Drawing:
+    """Draw the weights from nouns to adjectives, and the endings that fail without each head."""
+    found, count = measured["head"], measured["sentences"]
+    looks, previous = measured["weight"], measured["weight_on_token_before"]
+    without = {head: Effect(**effect) for head, effect in measured["without"].items()}
+    whole = without["none"]
+    failed = {head: without[head].failed for head in looks}
+    lost = {head: whole.margin - without[head].margin for head in looks}
+    others = [head for head in looks if head != found]
+    worst = max(others, key=failed.__getitem__)
+    clear = stands_out(failed[found], failed[worst], count)
+    ending = (
+        f"more than without any other head (at most {failed[worst]:.1f}%)"
+        if clear
+        else f"not clearly more than without another head (up to {failed[worst]:.1f}%)"
+    )
+    caption = (
+        f"The head that attends most from nouns to adjectives (weight {looks[found]:.2f}): without "
+        f"it {failed[found]:.1f}% of {count} German endings are wrong, {ending}."
+    )
+    most = max(lost, key=lost.__getitem__)
+    details = (
+        f"{model}, {count} sentences of the grammar with one adjective, seed {seed}. Weight: from "
+        f"a noun to the adjective before it, the mean of all sentences; most in {in_words(found)}, "
+        f"in the bars {found.split('.')[1]}.{split_head(found)[1]}, "
+        f"which puts {previous[found]:.2f} on the token before, averaged over all tokens. A "
+        "German adjective has one of five endings; given the source and the German words before "
+        "it, it fails if another is more probable than the right one: "
+        f"{whole.failed:.1f}% with all heads. Bars on the right: how much of log p(right) − "
+        f"log p(best other), {whole.margin:.1f} with all heads, is lost without a head, and the "
+        f"share that fails; most is lost without {in_words(most)}. A map suggests what a head "
+        "does; only removing the head tests that."
+    )
+    short = [head.removeprefix("encoder.").replace("self.", "") for head in looks]
+    with Board(caption, (1.1, 1, 1), details) as board:
+        board.matrix(
+            0, f"head {short[list(looks).index(found)]}", measured["map"], positive_scale(),
+            (measured["queries"], measured["keys"]), ("query", "key"),
+        )  # fmt: skip
+        colours = [ORANGE if head == found else BLUE for head in looks]
+        said = [f"{value:.2f}" for value in looks.values()]
+        axes = board.chart(1, "weight", "", "from noun to adjective", ticks=48)
+        draw_bars(axes, short, list(looks.values()), said, colours)
+        rounded = {head: round(value, 2) + 0.0 for head, value in lost.items()}  # + 0.0: no -0.00
+        said = [f"{rounded[head]:.2f} ({failed[head]:.1f}%)".replace("-", "−") for head in looks]
+        axes = board.chart(2, "without the head", "", "log-odds lost (wrong)", ticks=48)
+        draw_bars(axes, short, list(lost.values()), said, colours)
+        return board.drawing(
+            head=found,
+            stands_out=clear,
+            sentences=count,
+            heads=list(looks),
+            weight=list(looks.values()),
+            weight_on_token_before=list(previous.values()),
+            failed=list(failed.values()),
+            margin_lost=list(lost.values()),
+            failed_with_all=whole.failed,
+            margin_with_all=whole.margin,
+        )
+
+
+def draw_bars(
+    axes: Chart, names: list[str], values: list[float], said: list[str], colours: list[str]
+) -> None:
+    """Draw a bar for each head, with its number beside it if there is room."""
+    low, high = min(0.0, *values), max(values)
+    axes.barh(range(len(values)), values, 0.65, color=colours)
+    for row, (value, text) in enumerate(zip(values, said, strict=True)):
+        if len(values) <= 18:
+            axes.write((max(value, 0) + 0.02 * (high - low), row), text, va="center")
+    axes.set(xlim=(1.1 * low, high + 0.45 * (high - low)), ylim=(len(values) - 0.4, -0.6))
+    every = 1 if len(names) <= 18 else 4
+    axes.set_yticks(range(0, len(names), every), names[::every])
+    axes.grid(visible=False, axis="y")

@@ -1,0 +1,230 @@
+"""The gallery: the lectures' sentences, each with a model and what it shows.
+
+A scene (`scenes_translated.py`, `scenes_written.py`) is a picture of one sentence in one model, and
+a claim that is measured there: it holds, or the picture says that it does not. All of them together
+are one page that the arrow keys step through.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.backends.backend_pdf import PdfPages
+
+from regard.errors import InputError
+from regard.explain.colours import GREEN, INK, MUTED, ORANGE
+from regard.explain.drawing import Board, Drawing, Numbers
+from regard.explain.page import escaped
+from regard.explain.sheet import SMALLEST, TEXT, points, render, shorten, style, wrap
+from regard.pipeline import Pipeline
+from regard.recipes.shelf import shipped
+from regard.runs.load import load
+from regard.runtime.files import write_file
+from regard.tasks.task import check_texts
+from regard_lectures.figures import scenes_translated, scenes_written
+from regard_lectures.slides import Slide, slides_page
+
+TEACHER = "The teacher asked the class a question, and everyone turned to look at her."
+MODELS = {"translate": ("small/translate", "tiny/translate"), "suggest": ("small/write",)}
+"""The shelf's models for each verb, the best first."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A sentence of the lectures, and how it is shown.
+
+    Attributes:
+        sentence: The sentence.
+        verb: What the model must be able to do.
+        draw: The function that draws it.
+    """
+
+    sentence: str
+    verb: str
+    draw: Callable[[Pipeline, str], Drawing]
+
+
+SCENES = {
+    "dogs": Scene("The dog chased another dog.", "translate", scenes_translated.dogs),
+    "her": Scene(TEACHER, "translate", scenes_translated.her),
+    "gender": Scene(TEACHER, "translate", scenes_translated.gender),
+    "walk": Scene("I walk my dog every day.", "translate", scenes_translated.walk),
+    "once": Scene("Once", "suggest", scenes_written.once),
+    "hello": Scene("Hello, how are", "suggest", scenes_written.hello),
+}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The result of a scene.
+
+    Attributes:
+        name: The name of the scene.
+        sentence: The sentence that was read.
+        model: The name of the model; empty if none could be used.
+        drawing: The picture; None if it could not be drawn.
+        says: What the picture shows, in a sentence, or why there is no picture.
+    """
+
+    name: str
+    sentence: str
+    model: str
+    drawing: Drawing | None
+    says: str
+
+    @property
+    def mark(self) -> str:
+        """✓ if the claim holds, ✗ if it does not, – if there is no picture."""
+        return "–" if self.drawing is None else "✓" if self.drawing.numbers["holds"] else "✗"
+
+
+class Gallery(Drawing):
+    """All scenes: an overview as a picture, a page with one slide per scene, a PDF of all.
+
+    Args:
+        board: The overview.
+        scenes: The scenes.
+    """
+
+    def __init__(self, board: Board, scenes: Sequence[Shown]) -> None:
+        numbers: Numbers = {
+            each.name: {
+                "sentence": each.sentence,
+                "model": each.model,
+                **(each.drawing.numbers if each.drawing else {"holds": None, "says": each.says}),
+            }
+            for each in scenes
+        }
+        super().__init__(board, numbers)
+        self.scenes = scenes
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page (.html), the overview (.png, .svg), or all pictures (.pdf).
+
+        Raises:
+            InputError: For another ending.
+            WriteError: If the file cannot be written; the old file is unchanged.
+        """
+        if Path(path).suffix.lower() != ".pdf" or self.paper:
+            return super().save(path)
+        buffer = io.BytesIO()
+        figures = [self.figure, *(each.drawing.figure for each in self.scenes if each.drawing)]
+        with style(), PdfPages(buffer, metadata={"CreationDate": None}) as pdf:
+            for figure in figures:
+                pdf.savefig(figure)
+        return write_file(path, buffer.getvalue())
+
+    def _page(self) -> str:
+        slides = [Slide("all", _picture(self))]
+        for each in self.scenes:
+            head = f"<h2>{escaped(each.sentence)}<small>{escaped(each.model)}</small></h2>"
+            if each.drawing is None:
+                body = f'<p class="quiet">{escaped(each.says)}</p>'
+            else:
+                body = _picture(each.drawing)
+            slides.append(Slide(each.name, f"{head}\n{body}"))
+        return slides_page("Gallery", "The lectures' sentences, and what models show", slides)
+
+
+def _picture(drawing: Drawing) -> str:
+    data = base64.b64encode(render(drawing.figure, ".svg")).decode()
+    said = escaped(drawing.caption)
+    return f'<figure><img src="data:image/svg+xml;base64,{data}" alt="{said}"></figure>'
+
+
+def gallery(text: str | None, scene: str, model: str) -> Drawing:
+    """Draw one scene, or all of them."""
+    models = _models(model)
+    if scene:
+        return _draw(scene, text, models)
+    scenes = [_shown(name, text, models) for name in SCENES]
+    return _overview(scenes)
+
+
+def _models(place: str) -> dict[str, Pipeline]:
+    """A model for each verb: the given one if it can, else the first that is shipped."""
+    own = load(place, device="cpu") if place else None
+    found: dict[str, Pipeline] = {}
+    for verb, names in MODELS.items():
+        name = next((each for each in names if each in shipped()), None)
+        if own is not None and verb in own.verbs:
+            found[verb] = own
+        elif own is None and name is not None:
+            found[verb] = load(name, device="cpu")
+    if not found:
+        raise InputError(
+            f"show gallery: {place}", got="no such verb", expected="a model that can translate, "
+            "or suggest the next word",
+        )  # fmt: skip
+    return found
+
+
+def _draw(name: str, text: str | None, models: dict[str, Pipeline]) -> Drawing:
+    """One scene.
+
+    Raises:
+        InputError: If its model is missing, or the text is not for this scene.
+    """
+    scene = SCENES[name]
+    if scene.verb not in models:
+        ours, given = MODELS[scene.verb][0], [each.name for each in models.values()]
+        raise InputError(
+            f"scene {name}",
+            got=f"{given[0]}, which cannot {scene.verb}" if given else f"no {ours} on the shelf",
+            expected=f"a model that can {scene.verb}",
+            fix=f"model={ours}" if ours in shipped() else "name one of your own: model=PLACE",
+        )
+    pipeline = models[scene.verb]
+    read = scene.sentence if text is None else text
+    check_texts("--text", read)
+    pipeline.task.task_for(read).check(pipeline.model, read, allow_unknown=False)
+    return scene.draw(pipeline, read)
+
+
+def _shown(name: str, text: str | None, models: dict[str, Pipeline]) -> Shown:
+    """One scene of all: if it cannot be drawn, it says why."""
+    sentence = SCENES[name].sentence if text is None else text
+    try:
+        drawing = _draw(name, text, models)
+    except InputError as error:
+        return Shown(name, sentence, "", None, str(error).replace("\n", "; "))
+    model = models[SCENES[name].verb].name
+    return Shown(name, sentence, model, drawing, drawing.numbers["says"])
+
+
+def _overview(scenes: Sequence[Shown]) -> Gallery:
+    """A sheet with each sentence, its model, and what the picture shows."""
+    held = sum(each.mark == "✓" for each in scenes)
+    drawn = sum(each.drawing is not None for each in scenes)
+    caption = (
+        f"{held} of {drawn} claims hold in these models. regard show gallery scene=her draws one."
+    )
+    details = " ".join(each.drawing.details for each in scenes if each.drawing)
+    with Board(caption, (1,), details) as board:
+        left, top, width, height = board.panel_box(0)
+        axes = board.sheet.axes(left, top, width, height)
+        axes.set(xlim=(0, width), ylim=(height, 0))
+        axes.set_axis_off()
+        pitch, small = height / len(scenes), SMALLEST + 2
+        colours = {"✓": GREEN, "✗": ORANGE, "–": MUTED}
+        for number, each in enumerate(scenes):
+            y = number * pitch
+            said = wrap(each.says, width - 40, small)[:2]
+            sentence = shorten(f"“{each.sentence}”", width - 360, small)
+            colour = colours[each.mark]
+            for x, down, words, size, how in (
+                (0, 0, each.mark, TEXT + 4, {"color": colour, "weight": "bold"}),
+                (40, 2, each.name, TEXT, {"weight": "bold"}),
+                (160, 5, sentence, small, {}),
+                (width, 5, each.model, small, {"ha": "right", "color": MUTED}),
+                *((40, 36 + 26 * line, words, small, {}) for line, words in enumerate(said)),
+            ):
+                kind: Any = {"color": INK, "va": "top", "fontsize": points(size), **how}
+                axes.text(x, y + down, words, **kind)
+        return Gallery(board, scenes)

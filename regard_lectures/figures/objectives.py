@@ -1,0 +1,277 @@
+"""Figure of part 6: the training targets of GPT, BERT and T5 for one text.
+
+The text is prepared with the library's own packing, masking and span corruption, for several
+epochs, since they are drawn anew each time. A longer text is prepared many times to measure the
+shares that the papers state.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from regard.data.batch import Batch
+from regard.data.input import Ragged
+from regard.data.text.corruption import Masking, Symbols
+from regard.data.text.spans import SpanCorruption
+from regard.explain.colours import BLUE, INK, MUTED
+from regard.explain.drawing import Board, Drawing
+from regard.explain.sheet import SMALLEST, Chart, points, shorten, text_width
+from regard.tasks import Fill, Generate, Restore
+from regard_lectures.figures.families import Prepared, prepared
+
+TEXT = (
+    "The animal didn't cross the street because it was too tired. I walk my dog every day. "
+    "The dog chased another dog. He hit me with a pie."
+)
+"""Sentences of the lectures: more than 30 tokens, since T5 removes a single span from fewer."""
+MOST = 36
+"""The largest number of words of a text."""
+VOCAB, TOKENS = 30_522, 512
+"""BERT's vocabulary size and longest text in tokens."""
+MASK, SPECIAL = 103, frozenset({0, 100, 101, 102, 103})
+"""BERT's mask id, and the ids of all its special tokens: padding, unknown, begin, end, mask."""
+PUBLISHED = {"chosen": 15.0, "mask": 80.0, "other": 10.0, "kept": 10.0}
+"""Percent of tokens that BERT chooses, and of those by replacement (Devlin et al. 2019, 3.1)."""
+SPAN_MEAN = 3.0
+"""The mean length of the spans that T5 removes (Raffel et al. 2020, 3.1.4)."""
+TINTS = {"": "#f3f4f6", "mask": "#b9d7ee", "other": "#f6c9a8", "kept": "#b5e0cf", "span": "#e3c3db"}
+
+BESIDE, WIDEST = 92, 190
+"""The width in pixels of a line's name, and of the widest token."""
+
+Cell = tuple[str, str]
+"""The text of a token, and a key of `TINTS`."""
+Placed = tuple[float, float, Cell]
+"""The x position of a token in its row, its width, and the token."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the picture: its name and its tokens; a heading if it has no tokens."""
+
+    name: str
+    cells: tuple[Cell, ...] = ()
+    aligned: bool = False
+    """Whether its tokens are in columns with those of other aligned lines."""
+
+
+def objectives(text: str | None, draws: int, seed: int) -> Drawing:
+    """Draw one text as in the training of GPT, BERT and T5, and the measured shares."""
+    sentence = TEXT if text is None else text
+    lines = [*_next_tokens(sentence), *_holes(sentence, seed), *_spans(sentence, seed)]
+    shares, lengths = _measured_holes(draws, seed), _measured_spans(draws, seed)
+    hidden = sum(size * count for size, count in lengths.items())
+    cut, mean = 100 * hidden / (draws * TOKENS), hidden / lengths.total()
+    caption = (
+        f"GPT predicts every token; BERT {shares['chosen']:.1f}% of them (published: 15), other "
+        f"ones in each epoch; T5 writes the removed spans, {cut:.1f}% (published: 15)."
+    )
+    details = (
+        "Prepared with the library's own packing, masking and span corruption. Of the tokens that "
+        "BERT chooses, blue ones are masked, orange ones replaced by a random token, green ones "
+        "left unchanged; before the arrow is the original token, after it what the model reads. "
+        "T5 writes each span after its sentinel. Spans are drawn again in each epoch, but the last "
+        "one always ends the text, as in T5's own code; a text of fewer than 31 tokens has only "
+        f"this one. Right: {draws} draws for a text of {TOKENS} tokens, seed {seed}. BERT chooses "
+        f"{shares['chosen']:.1f}% of the tokens: {shares['mask']:.1f}% become [MASK], "
+        f"{shares['other']:.1f}% a random token, {shares['kept']:.1f}% stay (black lines: the "
+        f"published 15; 80, 10, 10). T5 removes {cut:.1f}% in spans of {mean:.2f} tokens on "
+        "average (published: 15 and 3)."
+    )
+    with Board(caption, (2.9, 1), details) as board:
+        _draw_lines(board, lines)
+        _draw_shares(board, shares, lengths, mean)
+        return board.drawing(
+            **{f"{name}_percent": share for name, share in shares.items()},
+            cut_percent=cut,
+            span_mean=mean,
+            span_lengths=[lengths[size] for size in range(1, max(lengths) + 1)],
+            lines=[[line.name, *(cell for cell, _ in line.cells)] for line in lines],
+        )
+
+
+def _next_tokens(sentence: str) -> list[Line]:
+    given = prepared(sentence, Generate.around, MOST)
+    return [
+        Line("GPT: at each token, predict the next"),
+        Line("reads", _plain(given.names(given.row.source.ids)), aligned=True),
+        Line("predicts", _plain(given.names(given.row.targets.ids)), aligned=True),
+    ]
+
+
+def _plain(names: Sequence[str]) -> tuple[Cell, ...]:
+    return tuple(
+        (name, "span" if name[:1] == "<" and name[1:-1].isdigit() else "") for name in names
+    )
+
+
+def _holes(sentence: str, seed: int) -> list[Line]:
+    """BERT's lines: the first epoch, and epochs with a replaced and with an unchanged token."""
+    given = prepared(sentence, Fill.around, MOST)
+    firsts = (_first(given, fate, seed) for fate in ("other", "kept"))
+    shown = sorted({0, *(epoch for epoch in firsts if epoch is not None)})
+    epochs = shown if len(shown) > 1 else [0, 1]
+    heading = Line("BERT: at the coloured tokens, predict the original")
+    return [heading, *(Line(f"epoch {n}", tuple(_fates(given, n, seed))) for n in epochs)]
+
+
+def _first(given: Prepared, fate: str, seed: int) -> int | None:
+    """The first epoch in which a chosen token has this fate; None if there is none.
+
+    Args:
+        given: The prepared text.
+        fate: `mask`, `other` or `kept`.
+        seed: The seed of the masking.
+    """
+    epochs = (n for n in range(1000) if any(kind == fate for _, kind in _fates(given, n, seed)))
+    return next(epochs, None)
+
+
+def _fates(given: Prepared, epoch: int, seed: int) -> list[Cell]:
+    """The tokens of an epoch; a chosen token is written as `original → replacement`."""
+    batch = given.masked(epoch, seed)
+    shown = given.names(batch.source.ids)
+    cells = [(name, "") for name in shown]
+    for place, wanted in zip(
+        batch.target_positions.tolist(), given.names(batch.known_targets), strict=True
+    ):
+        hidden = int(batch.source.ids[place]) == given.tokenizer.specials.mask
+        kind = "mask" if hidden else "kept" if shown[place] == wanted else "other"
+        cells[place] = f"{wanted} → {shown[place]}", kind
+    return cells
+
+
+def _spans(sentence: str, seed: int) -> list[Line]:
+    """T5's lines for one epoch; in every epoch the last span is at the end of the text."""
+    batch = prepared(sentence, Restore.around, MOST)
+    cut = batch.cut(0, seed)
+    return [
+        Line("T5: write the spans that were removed"),
+        *(Line(name, _plain(batch.names(ids)))
+          for name, ids in (("reads", cut.source.ids), ("writes", cut.targets.ids))),
+    ]  # fmt: skip
+
+
+def _text(seed: int) -> Batch[Ragged]:
+    """A batch with one text of random ids, without special tokens."""
+    draw = np.random.default_rng(seed)
+    ids = torch.from_numpy(draw.integers(1000, VOCAB, size=TOKENS + 1))
+    return Batch(Ragged(ids[:-1], (TOKENS,)), Ragged(ids[1:], (TOKENS,)), (0,))
+
+
+def _measured_holes(draws: int, seed: int) -> dict[str, float]:
+    """The percentage of chosen tokens, and of those the percentages by replacement."""
+    text, found = _text(seed), Counter[str]()
+    symbols = Symbols(VOCAB, mask=MASK, begin=101, end=102, special=SPECIAL)
+    masking = Masking(symbols, seed=seed)
+    for epoch in range(draws):
+        batch = masking(text, epoch)
+        shown = batch.source.ids[batch.target_positions]
+        found["chosen"] += len(shown)
+        found["mask"] += int((shown == MASK).sum())
+        found["kept"] += int((shown == batch.known_targets).sum())
+    found["other"] = found["chosen"] - found["mask"] - found["kept"]
+    wholes = {"chosen": draws * TOKENS}
+    return {name: 100 * found[name] / wholes.get(name, found["chosen"]) for name in PUBLISHED}
+
+
+def _measured_spans(draws: int, seed: int) -> Counter[int]:
+    """The number of removed spans by length."""
+    text, found = _text(seed), Counter[int]()
+    sentinels = range(VOCAB, VOCAB + 100)  # as many as T5 has
+    spans = SpanCorruption(sentinels, begin=0, end=VOCAB + 100, seed=seed)
+    for epoch in range(draws):
+        said = spans(text, epoch).targets.ids  # sentinel, span, sentinel, span, …, end
+        borders = torch.nonzero(said >= VOCAB).flatten()
+        found.update((borders.diff() - 1).tolist())
+    return found
+
+
+def _draw_lines(board: Board, lines: Sequence[Line]) -> None:
+    """Draw the lines of tokens in boxes; tokens of aligned lines are in columns."""
+    left, top, width, height = board.panel_box(0)
+    axes = board.sheet.axes(left, top, width, height)
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.spines[:].set_visible(False)
+    columns = _widths([line for line in lines if line.aligned])
+    rows: list[tuple[str, list[Placed]]] = []
+    for line in lines:
+        sizes = columns if line.aligned else _widths([line])
+        parts = _broken(line.cells, sizes, width - BESIDE) or [[]]
+        rows += [(line.name if number == 0 else "", part) for number, part in enumerate(parts)]
+    pitch = height / len(rows)
+    for number, (name, placed) in enumerate(rows):
+        middle, heading = (number + 0.5) * pitch, not placed
+        axes.text(
+            0, middle, name, va="center", fontsize=points(SMALLEST + 2 if heading else SMALLEST),
+            weight="bold" if heading else "normal", color=INK if heading else MUTED,
+        )  # fmt: skip
+        for x, size, cell in placed:
+            _draw_cell(axes, (BESIDE + x, middle), (size, pitch), cell)
+
+
+def _widths(lines: Sequence[Line]) -> list[float]:
+    """The width of each column in pixels: that of its widest token."""
+    rows = [
+        [
+            min(WIDEST, text_width(name, SMALLEST, "bold" if kind else "normal"))
+            for name, kind in cells
+        ]
+        for cells in (line.cells for line in lines)
+    ]
+    return [max(place) + 8 for place in itertools.zip_longest(*rows, fillvalue=0.0)]
+
+
+def _broken(cells: Sequence[Cell], sizes: Sequence[float], room: float) -> list[list[Placed]]:
+    """Break cells into rows no wider than `room`, each with its x position and width."""
+    rows: list[list[Placed]] = []
+    x = room
+    for cell, size in zip(cells, sizes, strict=False):
+        if x + size > room:
+            rows.append([])
+            x = 0.0
+        rows[-1].append((x, size, cell))
+        x += size
+    return rows
+
+
+def _draw_cell(
+    axes: Chart, place: tuple[float, float], size: tuple[float, float], cell: Cell
+) -> None:
+    (x, y), (width, height), (name, kind) = place, size, cell
+    weight, room = "bold" if kind else "normal", width - 4
+    if text_width(name, SMALLEST, weight) > room:  # `shorten` measures regular weight
+        name = shorten(name, 0.85 * room if kind else room, SMALLEST)
+    axes.barh(y, width - 2, height - 3, left=x, color=TINTS[kind], linewidth=0)
+    axes.write((x + (width - 2) / 2, y), name, ha="center", va="center", weight=weight)
+
+
+def _draw_shares(
+    board: Board, shares: dict[str, float], lengths: Counter[int], mean: float
+) -> None:
+    """Draw the measured shares as bars, with a line at the published value."""
+    axes = board.chart(1, "BERT’s tokens, %", "", "", (0.0, 0.5), ticks=8)
+    for place, (name, share) in enumerate(shares.items()):
+        published = PUBLISHED[name]
+        axes.barh(place, share, 0.42, color=BLUE)
+        axes.plot([published] * 2, [place - 0.3, place + 0.3], color=INK, linewidth=2.4)
+        axes.write((0, place - 0.25), f" {name} {share:.1f}", va="bottom")
+    axes.set_yticks([])
+    axes.set_ylim(len(shares) - 0.6, -0.85)
+    axes.set_xlim(0, 100)
+    axes.grid(visible=False, axis="y")
+    axes = board.chart(1, "T5’s spans, %", "tokens of a span", "", (0.5, 1.0), ticks=40)
+    longest = min(max(lengths), 12)
+    sizes = range(1, longest + 1)
+    axes.bar(sizes, [100 * lengths[size] / lengths.total() for size in sizes], 0.7, color=BLUE)
+    axes.axvline(SPAN_MEAN, color=INK, linewidth=2.4)
+    axes.write((SPAN_MEAN + 0.4, 0.97), f"mean {mean:.2f}", va="top",
+          transform=axes.get_xaxis_transform())  # fmt: skip
+    axes.set_xticks(range(1, longest + 1, 2))
+    axes.grid(visible=False, axis="x")

@@ -1,0 +1,141 @@
+"""Figure of part 5 with published numbers: BLEU against training cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.cost.plan import PAPER, paper_training_flops, plan
+from regard.explain.colours import BLUE, MUTED, ORANGE
+from regard.explain.drawing import Board, Drawing
+from regard.explain.page import Table
+from regard.explain.sheet import scientific
+
+VOCAB = 37000  # sub-words shared by both languages (section 5.1 of the paper)
+STEPS = {"base": 100_000, "big": 300_000}  # section 5.2
+STEP_TOKENS = 50_000  # 25,000 source and 25,000 target tokens (section 5.1)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row of the paper's Table 2; None where it has no number."""
+
+    name: str
+    german: float | None
+    french: float | None
+    german_flops: float | None = None
+    french_flops: float | None = None
+
+
+TABLE = (
+    Published("ByteNet", 23.75, None),
+    Published("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
+    Published("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
+    Published("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
+    Published("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
+    Published("Deep-Att + PosUnk, ensemble", None, 40.4, None, 8.0e20),
+    Published("GNMT + RL, ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
+    Published("ConvS2S, ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
+    Published("Transformer base", 27.3, 38.1, 3.3e18, 3.3e18),
+    Published("Transformer big", 28.4, 41.8, 2.3e19, 2.3e19),
+)
+
+
+SHORT = {
+    "Deep-Att + PosUnk": "Deep-Att",
+    "GNMT + RL": "GNMT",
+    "Deep-Att + PosUnk, ensemble": "Deep-Att ens.",
+    "GNMT + RL, ensemble": "GNMT ens.",
+    "ConvS2S, ensemble": "ConvS2S ens.",
+    "Transformer base": "base",
+    "Transformer big": "big",
+}
+LABELS = {
+    "MoE": ("right", -8, 4),
+    "ConvS2S": ("right", -8, -14),
+    "ConvS2S ens.": ("right", -8, 4),
+    "GNMT ens.": ("center", -6, -22),
+    "Deep-Att ens.": ("center", 0, -22),
+    "Deep-Att": ("center", 0, -22),
+    "GNMT": ("center", 0, -22),
+}
+"""Alignment and offset in points of names that would otherwise overlap another."""
+
+
+def bleu() -> Drawing:
+    """Draw the published table, and the two training costs computed in two ways."""
+    paper = {size: paper_training_flops(*PAPER[size]) for size in STEPS}
+    plans = {
+        size: plan(size, tokens=float(steps * STEP_TOKENS), vocab=VOCAB, flops=1.0)
+        for size, steps in STEPS.items()
+    }
+    ours = {size: found.training_flops for size, found in plans.items()}
+    sizes = {size: found.total for size, found in plans.items()}
+    share = {size: ours[size] / paper[size] for size in STEPS}
+    caption = (
+        "Squares and dots: BLEU and FLOPs as published. Triangles: the Transformer's FLOPs as we "
+        f"count them, {share['base']:.0%} (base) and {share['big']:.0%} (big) of the paper's."
+    )
+    details = (
+        "Table 2 of Vaswani et al. 2017, with its sources. The paper's FLOPs are training time × 8 "
+        f"GPUs × 9.5 TFLOP/s = {scientific(paper['base'])} (base, 12 h) and "
+        f"{scientific(paper['big'])} (big, 3.5 days). We count the matrix products of our own "
+        "models (`regard plan`) over 100,000 and 300,000 steps of 25,000 source and 25,000 target "
+        f"tokens: {scientific(ours['base'])} and {scientific(ours['big'])}. The paper's number is "
+        "what the GPUs could have computed in that time, ours what the model needs. "
+        f"Parameters: {sizes['base'] / 1e6:.0f}M and {sizes['big'] / 1e6:.0f}M "
+        "(the paper: 65M and 213M). No model was trained for this picture."
+    )
+    with Board(caption, (0.85, 1, 1), details) as board:
+        _draw_table(board)
+        for place, language in ((1, "german"), (2, "french")):
+            _draw_scatter(board, place, language, ours)
+        return board.drawing(
+            **{f"published_flops_{size}": flops for size, flops in paper.items()},
+            **{f"counted_flops_{size}": flops for size, flops in ours.items()},
+            **{f"parameters_{size}": count for size, count in sizes.items()},
+            table=[
+                [row.name, row.german, row.french, row.german_flops, row.french_flops]
+                for row in TABLE
+            ],
+        )
+
+
+def _draw_table(board: Board) -> None:
+    """Draw the scores (the costs are on the axes), and add the whole table to the page."""
+    rows = [
+        (SHORT.get(row.name, row.name),
+         *("" if score is None else f"{score:g}" for score in (row.german, row.french)))
+        for row in TABLE
+    ]  # fmt: skip
+    own = [place for place, row in enumerate(TABLE) if "Transformer" in row.name]
+    columns = (("BLEU", 0.0), ("DE", 0.76), ("FR", 1.0))
+    board.table(0, "published", columns, rows, own)
+    head = ("model", "BLEU, German", "BLEU, French", "FLOPs, German", "FLOPs, French")
+    whole = [
+        (row.name, row.german or "", row.french or "",
+         *("" if cost is None else _short(cost) for cost in (row.german_flops, row.french_flops)))
+        for row in TABLE
+    ]  # fmt: skip
+    board.tables.append(Table(head, whole, "Table 2 of Vaswani et al. 2017."))
+
+
+def _short(flops: float) -> str:
+    return f"{flops:.1e}".replace("e+", "e")
+
+
+def _draw_scatter(board: Board, place: int, language: str, ours: dict[str, float]) -> None:
+    axes = board.chart(place, f"to {language.title()}", "training FLOPs", "BLEU")
+    rows = [row for row in TABLE if getattr(row, language) and getattr(row, f"{language}_flops")]
+    for row in rows:
+        own = row.name.startswith("Transformer")
+        spot = getattr(row, f"{language}_flops"), getattr(row, language)
+        axes.plot(*spot, "o" if own else "s", color=BLUE if own else MUTED, markersize=9)
+        name = SHORT.get(row.name, row.name)
+        side, across, up = LABELS.get(name, ("center", 0, 8))
+        axes.write_beside(spot, name, xytext=(across, up), ha=side, color=BLUE if own else MUTED)
+    for size, flops in ours.items():
+        score = getattr(next(row for row in TABLE if row.name == f"Transformer {size}"), language)
+        axes.plot(flops, score, "^", color=ORANGE, markersize=10)
+    axes.log_axis("x", [1e18, 1e19, 1e20, 1e21])
+    axes.set_xlim(2e17, 1e22)
+    axes.margins(y=0.15)

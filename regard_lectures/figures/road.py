@@ -1,0 +1,318 @@
+"""Figure of part 2: from the gates of a GRU to multi-head attention in four steps, each trained.
+
+    0  h_t = Σ_i (∏_{j=i+1..t} u_j)(1 - u_i) h̃_i               a GRU, unrolled; h̃_i needs h_{i-1}
+    1  h_t = Σ_i α_ti h̃_i        α_ti ∝ exp(h̃_i · x_t)         the weights are free of each other
+    2  h_t = Σ_i α_ti f(x_i)     α_ti ∝ exp(f(x_i) · x_t)      the candidates need no earlier state
+    3  h_t = Σ_i α_ti V f(x_i)   α_ti ∝ exp(K f(x_i) · Q x_t)  keys and values are separate
+    4  h_t = W [h_t^1; …; h_t^H] each as in 3                  several heads
+
+i runs from 1 to t. All products are divided by the root of their width. f is the GRU's candidate
+without a state. The task: a text of pairs, such as b7 a3 d1, ends with a question of two letters,
+ab, and the answer is the digit of each, 3 and 7.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.errors import InputError
+from regard.explain.cells import positive_scale
+from regard.explain.drawing import Board, Drawing
+from regard.explain.sheet import scientific
+from regard.layers import (
+    Attention,
+    DotScore,
+    Mask,
+    Memory,
+    Recurrent,
+    Tap,
+    masked_softmax,
+    plain_context,
+)
+from regard.layers.recurrent import as_it_is, gates_of
+from regard_lectures.figures.descent import Descent
+from regard_lectures.figures.recurrence import unrolled
+from regard_lectures.progress import OnStep, training_progress
+
+NAMES = ("gates", "free weights", "free candidates", "keys and values", "heads")
+"""The steps from 0 to 4."""
+LETTERS, DIGITS = "abcdefgh", "0123456789"
+PAIRS = 6
+"""Pairs of a training text; each letter occurs once."""
+TEXT = "b7 e2 a3 h0 d1 c5 ab"
+DIM, BATCH, UNSEEN, RATE = 32, 64, 1000, 0.01
+
+
+class Gated(nn.Module):
+    """Step 0: a GRU. Texts x (batch, n, dim) -> states (batch, n, dim)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = Recurrent(DIM, "gru", cell="gru")
+
+    def gru_states(self, x: Tensor) -> Tensor:
+        """The states of the GRU: (batch, n, dim)."""
+        out: Tensor = self.gru(x.flatten(0, 1), plain_context((x.shape[1],) * len(x)))
+        return out.view(x.shape)
+
+    def gates(self, x: Tensor, before: Tensor) -> dict[str, Tensor]:
+        """The GRU's gates, (batch, n, dim) each, given the state before each token."""
+        cells = self.gru.cells
+        from_x = F.linear(x, cells.weight_ih_l0, cells.bias_ih_l0)  # (batch, n, 3 · dim)
+        return gates_of("gru", from_x, before, (cells.weight_hh_l0, cells.bias_hh_l0), as_it_is)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The states of all tokens."""
+        return self.gru_states(x)
+
+    def before(self, x: Tensor) -> Tensor:
+        """The state of the GRU before each token: (batch, n, dim)."""
+        states = self.gru_states(x)
+        return torch.cat((torch.zeros_like(states[:, :1]), states[:, :-1]), 1)
+
+    def candidates(self, x: Tensor) -> Tensor:
+        """h̃, (batch, n, dim)."""
+        return self.gates(x, self.before(x))["candidate"]
+
+    def weights(self, x: Tensor) -> Tensor:
+        """The weights of all candidates in all states of one text: (features, n, n)."""
+        return unrolled(self.gates(x, self.before(x))["update"][0])[0].permute(2, 0, 1)
+
+    def rebuilt(self, x: Tensor) -> Tensor:
+        """The states of one text as weighted sums of the candidates: (n, dim)."""
+        return torch.einsum("dti,id->td", self.weights(x), self.candidates(x)[0])
+
+
+class Freed(Gated):
+    """Steps 1 and 2: x_t attends to the candidates up to t, which are keys and values.
+
+    Args:
+        candidates_free: Whether the candidates are f(x), computed without the state before.
+    """
+
+    def __init__(self, *, candidates_free: bool) -> None:
+        super().__init__()
+        self.free, self.score, self.mask = candidates_free, DotScore(DIM**-0.5), Mask(causal=True)
+
+    def candidates(self, x: Tensor) -> Tensor:
+        """h̃ or f(x), (batch, n, dim)."""
+        if self.free:
+            return self.gates(x, torch.zeros_like(x))["candidate"]
+        return super().candidates(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The states of all tokens."""
+        k = self.candidates(x)[:, None]  # (batch, 1, n, dim)
+        return self.score.attend(x[:, None], k, k, self.mask, None, 0.0)[:, 0]
+
+    def weights(self, x: Tensor) -> Tensor:
+        """The weights of one text: (1, n, n)."""
+        scores = self.score.scores(x[:, None], self.candidates(x)[:, None])
+        return masked_softmax(scores, self.mask.dense(x.shape[1], x.shape[1]))[0]
+
+    def rebuilt(self, x: Tensor) -> Tensor:
+        """The states of one text as weighted sums of the candidates: (n, dim)."""
+        return self.weights(x)[0] @ self.candidates(x)[0]
+
+
+class Attended(Freed):
+    """Steps 3 and 4: an attention layer with queries of x, and keys and values of f(x)."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__(candidates_free=True)
+        self.attention = Attention(DIM, heads, "attention", cross=True, bias=False)
+
+    def forward(self, x: Tensor, tap: Tap | None = None) -> Tensor:
+        """The states of all tokens."""
+        plain = plain_context((x.shape[1],) * len(x), tap=tap)
+        memory = Memory(self.candidates(x).flatten(0, 1), plain.layout)
+        memory.mask = self.mask
+        out: Tensor = self.attention(x.flatten(0, 1), replace(plain, memory=memory))
+        return out.view(x.shape)
+
+    def weights(self, x: Tensor) -> Tensor:
+        """The weights of one text: (heads, n, n)."""
+        tap = Tap("attention.weights")
+        self(x, tap)
+        return tap.records["attention.weights"][0]
+
+    def rebuilt(self, x: Tensor) -> Tensor:
+        """W of the heads' weighted sums of V f(x), side by side: (n, dim)."""
+        _, _, of_values, of_output = self.attention.matrices()
+        values = F.linear(self.candidates(x)[0], of_values)
+        values = values.view(x.shape[1], self.attention.heads, -1)  # (n, heads, dim / heads)
+        sums = torch.einsum("hti,ihd->thd", self.weights(x), values)  # (n, heads, dim / heads)
+        return F.linear(sums.flatten(1), of_output)
+
+
+class Answerer(nn.Module):
+    """Vectors of pairs and questions, one of the steps, and an output for each of two digits."""
+
+    def __init__(self, step: Gated) -> None:
+        super().__init__()
+        self.step = step
+        self.letters, self.digits = nn.Embedding(len(LETTERS), DIM), nn.Embedding(len(DIGITS), DIM)
+        self.first, self.second = (nn.Embedding(len(LETTERS), DIM) for _ in range(2))
+        self.out = nn.Linear(DIM, 2 * len(DIGITS))
+
+    def embed(self, letters: Tensor, digits: Tensor, question: Tensor) -> Tensor:
+        """Letters and digits (batch, n), questions (batch, 2) -> (batch, n + 1, dim)."""
+        pairs = self.letters(letters) + self.digits(digits)
+        asked = self.first(question[:, 0]) + self.second(question[:, 1])
+        return torch.cat((pairs, asked[:, None]), 1)
+
+    def forward(self, letters: Tensor, digits: Tensor, question: Tensor) -> Tensor:
+        """The logits of both digits: (batch, 2, digits)."""
+        last = self.step(self.embed(letters, digits, question))[:, -1]
+        return self.out(last).view(-1, 2, len(DIGITS))
+
+
+def draw_texts(count: int, data: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Letters and digits (count, PAIRS), questions and their answers (count, 2)."""
+    letters = torch.rand(count, len(LETTERS), generator=data).argsort(1)[:, :PAIRS]
+    digits = torch.randint(len(DIGITS), (count, PAIRS), generator=data)
+    asked = torch.rand(count, PAIRS, generator=data).argsort(1)[:, :2]
+    return letters, digits, letters.gather(1, asked), digits.gather(1, asked)
+
+
+def train(step: Gated, steps: int, seed: int, on_step: OnStep) -> tuple[Answerer, float]:
+    """Train one step; returns the model, and the percentage of digits that are right."""
+    model = Answerer(step)
+    descent = Descent(model.parameters(), RATE, on_step, lambda done: 1 - done / steps)
+    data = torch.Generator().manual_seed(seed)  # the same texts for every step
+    for _ in range(steps):
+        *text, wanted = draw_texts(BATCH, data)
+        loss = F.cross_entropy(model(*text).flatten(0, 1), wanted.flatten())
+        descent.step(loss, BATCH * (PAIRS + 1))
+    with torch.no_grad():
+        *text, wanted = draw_texts(UNSEEN, torch.Generator().manual_seed(seed + 1))
+        found = model(*text).argmax(-1) == wanted
+    return model, 100 * float(found.float().mean())
+
+
+def read_text(text: str | None) -> tuple[list[str], tuple[Tensor, Tensor, Tensor]]:
+    """The words of a text, and its letters, digits and question, for a batch of one.
+
+    Raises:
+        InputError: If it is not pairs of a letter and a digit, and a question of two letters.
+    """
+    words = (text or TEXT).split()
+    *pairs, question = words or [""]
+    known = {pair[0]: pair[1:] for pair in pairs}
+    fits = (
+        2 <= len(pairs) == len(known)
+        and all(pair[0] in LETTERS and pair[1:] in DIGITS and len(pair) == 2 for pair in pairs)
+        and len(question) == 2
+        and set(question) <= set(known)
+    )
+    if not fits:
+        raise InputError(
+            "--text",
+            got=repr(text),
+            expected=f"pairs of different letters ({LETTERS[0]} to {LETTERS[-1]}) and digits, and "
+            f"two of the letters, such as {TEXT!r}",
+        )
+    letters, digits, asked = (
+        torch.tensor([[symbols.index(each) for each in side]])
+        for symbols, side in (
+            (LETTERS, [pair[0] for pair in pairs]),
+            (DIGITS, [pair[1] for pair in pairs]),
+            (LETTERS, list(question)),
+        )
+    )
+    return words, (letters, digits, asked)
+
+
+def _seen(model: Answerer, inputs: tuple[Tensor, Tensor, Tensor]) -> dict[str, Any]:
+    """What a trained step does with one text."""
+    x = model.embed(*inputs).detach().requires_grad_()  # (1, n, dim)
+    candidates = model.step.candidates(x)
+    [gradient] = torch.autograd.grad(candidates[0, -1].sum(), [x])
+    with torch.no_grad():
+        weights = model.step.weights(x)  # (heads or features, n, n)
+        older = torch.ones(x.shape[1] - 1, x.shape[1]).tril() > 0  # words of the earlier state
+        growth = (weights[:, 1:] / weights[:, :-1])[:, older]
+        error = (model.step.rebuilt(x) - model.step(x)[0]).abs().max()
+        answer = model(*inputs)[0].argmax(-1)
+        shown = weights.mean(0, keepdim=True) if len(weights) == DIM else weights
+    return {
+        "weights": shown[:, -1].tolist(),
+        "words_needed": int((gradient[0].abs().sum(1) > 0).sum()),
+        "growth": float(growth.max()),
+        "error": float(error),
+        "answer": "".join(DIGITS[digit] for digit in answer.tolist()),
+    }
+
+
+def measure(text: str | None, heads: int, steps: int, seed: int) -> dict[str, Any]:
+    """Train all five and look at what each does with one text."""
+    words, inputs = read_text(text)
+    found: dict[str, Any] = {"words": words}
+    with training_progress(steps * len(NAMES)) as on_step:
+        for place, name in enumerate(NAMES):
+            torch.manual_seed(seed)
+            step = (
+                Gated()
+                if place == 0
+                else Freed(candidates_free=place == 2)
+                if place < 3
+                else Attended(1 if place == 3 else heads)
+            )
+            model, right = train(step, steps, seed, on_step)
+            found[name] = {**_seen(model, inputs), "right": right}
+    return found
+
+
+def road(found: dict[str, Any], heads: int, steps: int, seed: int) -> Drawing:
+    """Draw the weights at the question in each step from a gate to multi-head attention."""
+    words, each = found["words"], [found[name] for name in NAMES]
+    right = [step["right"] for step in each]
+    caption = (
+        f"A gate's weights cannot choose: {right[0]:.0f}% of the digits are right. Free weights "
+        f"find one of two letters ({max(right[1:4]):.0f}%), {heads} heads both "
+        f"({right[4]:.0f}%), and all words are computed at once."
+    )
+    details = (
+        "A text of pairs ends with two letters, whose digits are asked. All weights are those of "
+        "the last state. 0: h_t = Σ_i (∏_{j=i+1..t} u_j)(1 − u_i) h̃_i, a GRU unrolled; the mean "
+        "over its features. 1: α_i ∝ exp(h̃_i · x_t), free of the gates in between. 2: f(x_i) in "
+        "place of h̃_i, the candidate without the state before it. 3: V f(x_i) is summed, and "
+        "K f(x_i) compared with Q x_t. 4: the same in several heads. Words needed: on how many "
+        "words the last candidate depends, by its gradient; if on one, all are computed at once. "
+        f"Each is {DIM} wide and trained for {steps} steps on {BATCH} texts (seed {seed}); digits "
+        f"right: of {UNSEEN} new texts. The states are rebuilt from the weights with an error of "
+        f"at most {scientific(max(step['error'] for step in each))}. From one word to the next a "
+        f"weight of a gate is multiplied by at most {each[0]['growth']:.2f}, a free one by up to "
+        f"{max(step['growth'] for step in each[1:]):,.0f}."
+    )
+    rows = [f"{place} {name}" for place, name in enumerate(NAMES[:4])]
+    rows += [f"4 head {head + 1}" for head in range(heads)]
+    cells = [line for step in each for line in step["weights"]]
+    with Board(caption, (1.6, 1), details) as board:
+        sides = "step", "pairs and question"
+        labels = rows, [*words[:-1], f"{words[-1]}?"]
+        heading = f"weights at the question {words[-1]}?"
+        board.matrix(0, heading, cells, positive_scale(1.0), labels, sides, ".2f")
+        board.table(
+            1,
+            "what each step frees",
+            (("step", 0), ("words\nneeded", 0.74), ("digits\nright", 1.0)),
+            [
+                (f"{place} {name}", str(step["words_needed"]), f"{step['right']:.0f}%")
+                for place, (name, step) in enumerate(zip(NAMES, each, strict=True))
+            ],
+        )
+        return board.drawing(
+            words=words,
+            rows=rows,
+            weights=cells,
+            **{
+                what: [step[what] for step in each]
+                for what in ("right", "answer", "words_needed", "growth", "error")
+            },
+        )

@@ -1,0 +1,201 @@
+"""The gallery: each claim about a sentence is measured in the model that shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+
+import pytest
+import torch
+
+from regard.data.input import Ragged
+from regard.errors import InputError
+from regard.explain.drawing import Drawing
+from regard.runs.load import load
+from regard.tasks.generate import Suggestion
+from regard_lectures import find, show
+from regard_lectures.figures import gallery as figure
+from regard_lectures.figures.gallery import MODELS, SCENES, Gallery
+from tests.legible import problems
+
+
+@cache
+def drawn(scene: str) -> Drawing:
+    return show("gallery", scene=scene)
+
+
+@cache
+def everything() -> Gallery:
+    found = show("gallery")
+    assert isinstance(found, Gallery)
+    return found
+
+
+def test_every_scene_can_be_asked_for():
+    assert find("gallery").options["scene"].choices == ("", *SCENES)
+    assert {scene.verb for scene in SCENES.values()} == set(MODELS)
+
+
+@pytest.mark.slow
+def test_two_dogs_are_equal_without_positions_and_different_with_them():
+    numbers = drawn("dogs").numbers
+    assert numbers["holds"]
+    assert numbers["tokens"] == ["The", "dog", "chased", "another", "dog", "."]
+    assert max(numbers["apart_without"]) < 1e-3
+    assert min(numbers["apart_with_positions"]) > 30
+    # by hand: |a - b| of the two rows of the input, in percent of their length
+    model = load("small/translate", device="cpu")
+    source = Ragged.of([model.vocabulary.source.encode("The dog chased another dog.")])
+    embed, scheme = model.model.source_embed, model.model.encoder.positions
+    with torch.inference_mode():
+        x = embed(source.ids, torch.arange(len(source.ids)), scheme)
+    a, b = x[1], x[4]
+    apart = 100 * (a - b).norm() / (0.5 * (a.norm() + b.norm()))
+    assert numbers["apart_with_positions"][0] == pytest.approx(float(apart), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_the_positions_are_back_after_they_were_taken_away():
+    from regard_lectures.figures.scenes_translated import _without_positions
+
+    model = load("small/translate", device="cpu").model
+    before = model.encoder.positions
+    with _without_positions(model):
+        assert model.encoder.positions is not before
+    assert model.encoder.positions is before
+
+
+@pytest.mark.slow
+def test_her_looks_at_teacher_and_that_head_decides_nothing():
+    numbers = drawn("her").numbers
+    assert numbers["holds"]
+    assert (numbers["word"], numbers["noun"]) == ("her", "teacher")
+    assert numbers["weight"] > 0.3
+    look = load("small/translate", device="cpu").look(SCENES["her"].sentence)
+    site, _, head = numbers["head"].rpartition(".")
+    found = look.site(site)
+    row = found.weights[int(head), found.queries.index("her")]
+    assert found.keys[int(row.argmax())] == "teacher"
+    # what the picture says of the translation without the head is what comes out
+    assert ("stays the same" in numbers["says"]) == (numbers["without"] == numbers["translation"])
+
+
+@pytest.mark.slow
+def test_her_or_him_makes_a_lehrerin_or_a_lehrer_by_one_head():
+    numbers = drawn("gender").numbers
+    assert numbers["holds"]
+    her, him = numbers["translations"]
+    assert her.startswith("Die Lehrerin ")
+    assert him.startswith("Der Lehrer ")
+    assert numbers["margins"][0] > 3 > -3 > numbers["margins"][1]
+    assert numbers["asker"] == "teacher"
+    assert numbers["weights_on_pronoun"][0] > 0.9 > 0.3 > numbers["weights_on_pronoun"][1]
+    assert numbers["margins_without"][0] < 0
+    assert all(text.startswith("Der Lehrer ") for text in numbers["without"])
+
+
+@pytest.mark.slow
+def test_what_german_says_in_two_words_is_looked_at_twice():
+    numbers = drawn("walk").numbers
+    assert numbers["holds"]
+    looked = {word: key for word, key, weight in numbers["pairs"] if weight > 0.5}
+    assert looked["gehe"] == looked["spazieren"] == "walk"
+    assert (looked["Hund"], looked["Tag"], looked["jeden"]) == ("dog", "day", "every")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scene", ["once", "hello"])
+def test_the_writer_goes_on_as_in_the_lectures(scene):
+    numbers = drawn(scene).numbers
+    assert numbers["holds"]
+    if scene == "once":
+        assert numbers["words"] == ["upon", "a", "time"]
+        assert [found[0][0] for found in numbers["suggestions"]] == numbers["words"]
+    else:
+        assert numbers["suggestions"][0][0] == "you"
+    assert problems(drawn(scene).figure) == []
+
+
+class Writer:
+    """A stand-in for a model that suggests words: always the same ones after a text."""
+
+    name = "a writer"
+
+    def suggest(self, text: str, top: int) -> list[Suggestion]:
+        words = {"Once": "upon", "Once upon": "a", "Once upon a": "time", "Hello, how are": "you"}
+        first = words.get(text, "the")
+        return [Suggestion(word, 0.5 / 2**n) for n, word in enumerate([first, *"bcdefgh"])][:top]
+
+
+def test_the_next_words_are_read_back_in():
+    scenes = figure.scenes_written
+    found = scenes.once(Writer(), "Once")  # type: ignore[arg-type]
+    assert found.numbers["words"] == ["upon", "a", "time"]
+    assert found.numbers["holds"]
+    assert not scenes.once(Writer(), "There").numbers["holds"]  # type: ignore[arg-type]
+    hello = scenes.hello(Writer(), "Hello, how are")  # type: ignore[arg-type]
+    assert hello.numbers["holds"]
+    assert "“you” 50%, “b” 25%, “c” 12%" in hello.caption
+    assert problems(found.figure) == problems(hello.figure) == []
+
+
+def test_a_scene_without_its_model_says_what_is_missing(monkeypatch):
+    monkeypatch.setattr(figure, "MODELS", {"translate": (), "suggest": ("small/other",)})
+    with pytest.raises(InputError, match="no such verb"):
+        show("gallery", scene="once")
+    with pytest.raises(InputError, match=r"scene once: got no small/other on the shelf"):
+        figure._draw("once", None, {})
+    shown = figure._shown("hello", None, {})
+    assert (shown.mark, shown.drawing) == ("–", None)
+    assert "small/other" in shown.says
+
+
+def test_a_model_that_cannot_show_the_scene_is_named():
+    with pytest.raises(InputError) as error:
+        show("gallery", scene="once", model="tiny/translate")
+    assert "got tiny/translate, which cannot suggest" in str(error.value)
+    assert str(error.value).endswith("model=small/write")
+    with pytest.raises(InputError, match="expected dogs or her or gender or walk or once or hello"):
+        show("gallery", scene="twice")
+
+
+@pytest.mark.slow
+def test_all_scenes_are_one_page_one_picture_and_one_document(tmp_path):
+    found = everything()
+    assert problems(found.figure) == []
+    for each in found.scenes:
+        assert each.drawing is None or problems(each.drawing.figure) == []
+    page = found.save(tmp_path / "all.html").read_text()
+    assert page.count('<section class="slide"') == 1 + len(SCENES)
+    pictures = sum(each.drawing is not None for each in found.scenes)
+    assert page.count("data:image/svg+xml;base64,") == 1 + pictures
+    document = found.save(tmp_path / "all.pdf").read_bytes()
+    assert len(re.findall(rb"/Type /Page[^s]", document)) == 1 + pictures
+    assert found.save(tmp_path / "all.png").stat().st_size > 1000
+    numbers = found.numbers
+    assert json.loads(json.dumps(numbers, allow_nan=False)) == numbers
+    assert list(numbers) == list(SCENES)
+
+
+@pytest.mark.slow
+def test_a_sentence_of_ones_own_stands_in_every_scene_it_fits():
+    text = "The nurse saw the doctor and the doctor thanked her."
+    found = show("gallery", text=text)
+    assert isinstance(found, Gallery)
+    marks = {each.name: each.mark for each in found.scenes}
+    assert {each.sentence for each in found.scenes} == {text}
+    assert all(marks[name] != "–" for name in ("dogs", "her", "gender", "walk"))
+    assert found.numbers["dogs"]["word"] == "doctor"
+    with pytest.raises(InputError, match="no word twice"):
+        show("gallery", scene="dogs", text="The dog sleeps.")
+    with pytest.raises(InputError, match="no pronoun"):
+        show("gallery", scene="her", text="The dog sleeps.")
+
+
+@pytest.mark.slow
+def test_a_model_that_does_not_know_the_words_says_so():
+    with pytest.raises(InputError, match="another"):
+        show("gallery", scene="dogs", model="tiny/translate")
+    own = show("gallery", scene="dogs", model="tiny/translate", text="The dog chased the dog.")
+    assert own.numbers["holds"]

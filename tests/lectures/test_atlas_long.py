@@ -1,0 +1,76 @@
+"""Train short, test long: what the texts are, how they are measured, and which positions hold."""
+
+from __future__ import annotations
+
+import torch
+
+from regard.data.input import Ragged
+from regard_lectures import show
+from regard_lectures.figures import lengths
+
+
+def test_in_training_a_pattern_comes_again_and_then_another():
+    texts = lengths.draw_texts(200, torch.Generator().manual_seed(0))
+    assert texts.shape == (200, lengths.TRAINED + 1)
+    turns = 0
+    for text in texts.tolist():
+        broken = []  # places whose next token is not the one that followed before
+        for place in range(len(text) - 1):
+            before = [i for i in range(place) if text[i] == text[place]]
+            if before and text[before[-1] + 1] != text[place + 1]:
+                broken.append(place)
+        assert len(broken) <= 1
+        for place in broken:  # there the second pattern begins, with tokens of its own
+            assert not set(text[: place + 1]) & set(text[place + 1 :])
+        turns += len(broken)
+        assert len(set(text)) <= 2 * lengths.PERIODS[1]
+    assert 60 < turns < 200
+
+
+def test_a_part_of_a_long_text_has_a_pattern_of_its_own():
+    texts, told = lengths.draw_parts(50, torch.Generator().manual_seed(0))
+    assert texts.shape == told.shape == (50, lengths.LONGEST)
+    for text, can in zip(texts.tolist(), told.tolist(), strict=True):
+        seen: set[int] = set()
+        for start in range(0, lengths.LONGEST, lengths.PART):
+            part = text[start : start + lengths.PART]
+            assert not seen & set(part)
+            seen |= set(part)
+            for place in range(lengths.PART):
+                before = part[place] in part[:place]
+                assert can[start + place] == (before and place < lengths.PART - 1)
+
+
+class Copier:
+    """Names the token after the last earlier occurrence of the current one, else token 0."""
+
+    def __call__(self, texts: Ragged) -> torch.Tensor:
+        found = []
+        for text in texts.ids.view(len(texts.lengths), -1).tolist():
+            for place, token in enumerate(text):
+                earlier = [i for i in range(place) if text[i] == token]
+                found.append(text[earlier[-1] + 1] if earlier else 0)
+        return torch.nn.functional.one_hot(torch.tensor(found), lengths.VOCAB).float()
+
+
+def test_one_who_copies_from_the_text_is_always_right(monkeypatch):
+    monkeypatch.setattr(lengths, "UNSEEN", 8)
+    assert lengths.further_on(Copier(), 0) == [100] * 8  # type: ignore[arg-type]
+    assert lengths.further_apart(Copier(), 0) == [100] * len(lengths.APART)  # type: ignore[arg-type]
+
+
+def test_relative_positions_hold_on_longer_texts_and_absolute_ones_do_not():
+    numbers = show("long").numbers
+    on = {scheme: numbers[f"further_on_{scheme}"] for scheme in lengths.SCHEMES}
+    apart = {scheme: numbers[f"further_apart_{scheme}"] for scheme in lengths.SCHEMES}
+    trained = lengths.APART.index(lengths.TRAINED)
+    for scheme in ("buckets", "rotary", "sinusoidal", "learned"):
+        assert on[scheme][0] > 95, scheme
+        assert apart[scheme][trained] > 90, scheme
+    assert on["buckets"][-1] > 70
+    assert apart["buckets"][-1] > 95
+    for scheme in ("rotary", "sinusoidal", "learned"):  # rotary: unless its angles are stretched
+        assert on[scheme][-1] < 20
+        assert apart[scheme][-1] < 60
+    for scheme in ("sinusoidal", "learned"):  # just beyond the length of the training
+        assert on[scheme][lengths.TRAINED // lengths.PART] < 20 < 90 < on["rotary"][2]

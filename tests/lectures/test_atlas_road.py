@@ -1,0 +1,161 @@
+"""Figures from recurrence to attention: what they print is what loops and formulas give."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard.errors import InputError
+from regard.layers import plain_context
+from regard.layers.convolution import GatedConvolution
+from regard_lectures import show
+from regard_lectures.figures import cells, crossover, depth, fields, recall, road
+
+
+def loop(step, x, place):
+    """The states of one text x (n, dim) in a loop over words, by the equations of the slides."""
+    free = step.candidates(x[None])[0]  # h̃ or f(x)
+    found = []
+    for t in range(len(x)):
+        if place == 0:
+            before = found[-1] if found else torch.zeros(road.DIM)
+            update = step.gates(x[None, t : t + 1], before[None, None])["update"][0, 0]
+            found.append(update * before + (1 - update) * free[t])
+        elif place < 3:
+            scores = torch.stack([free[i] @ x[t] for i in range(t + 1)]) / road.DIM**0.5
+            found.append(sum(a * free[i] for i, a in enumerate(scores.softmax(0))))
+        else:
+            q, k, v, out = step.attention.matrices()
+            heads, width = step.attention.heads, road.DIM // step.attention.heads
+            parts = []
+            for head in range(heads):
+                rows = slice(head * width, (head + 1) * width)
+                scores = torch.stack([(k[rows] @ free[i]) @ (q[rows] @ x[t]) for i in range(t + 1)])
+                shares = (scores / width**0.5).softmax(0)
+                parts.append(sum(a * (v[rows] @ free[i]) for i, a in enumerate(shares)))
+            found.append(out @ torch.cat(parts))
+    return torch.stack(found)
+
+
+STEPS = [
+    road.Gated,
+    lambda: road.Freed(candidates_free=False),
+    lambda: road.Freed(candidates_free=True),
+    lambda: road.Attended(1),
+    lambda: road.Attended(4),
+]
+
+
+@pytest.mark.parametrize("place", range(5))
+@torch.no_grad()
+def test_each_step_is_the_equation_of_the_slide(place):
+    step, x = STEPS[place](), torch.randn(6, road.DIM)
+    states = step(x[None])[0]
+    torch.testing.assert_close(states, loop(step, x, place), atol=1e-5, rtol=1e-4)
+    assert (step.rebuilt(x[None]) - states).abs().max() < 1e-6
+    both = step(torch.stack((x, torch.randn_like(x))))  # the other text of a batch changes nothing
+    torch.testing.assert_close(both[0], states, atol=1e-6, rtol=1e-5)
+
+
+def test_a_question_is_answered_once_the_weights_are_free():
+    numbers = show("road").numbers
+    gates, *freed, heads = numbers["right"]
+    assert gates < 45
+    assert min(freed) > 50
+    assert heads > 95
+    assert numbers["words_needed"] == [7, 7, 1, 1, 1]
+    assert numbers["growth"][0] <= 1 < min(numbers["growth"][1:])
+    assert numbers["error"][0] < 1e-6
+    assert numbers["answer"][-1] == "37"  # of b7 e2 a3 h0 d1 c5 ab
+    assert len(numbers["weights"]) == len(numbers["rows"]) == 6
+
+
+def test_a_text_of_ones_own_is_asked():
+    numbers = show("road", text="a1 b2 ba", steps=2).numbers
+    assert numbers["words"] == ["a1", "b2", "ba"]
+    assert [round(sum(row), 4) for row in numbers["weights"][1:]] == [1.0] * 5
+    for wrong in ("a1 ab", "a1 b2 ac", "a1 a2 aa", "a1 b2", "z1 b2 bz", " "):
+        with pytest.raises(InputError, match="pairs of different letters"):
+            show("road", text=wrong, steps=2)
+
+
+def test_the_formulas_of_parameters_are_counted_in_the_layers():
+    numbers = show("cells", dim=48).numbers
+    assert numbers["counted_lstm"] == 4 * (2 * 48**2 + 2 * 48)
+    assert numbers["counted_gru"] == 3 * (2 * 48**2 + 2 * 48)
+    for name in cells.KINDS:
+        assert numbers[f"computed_{name}"] == numbers[f"counted_{name}"]
+    assert sum(p.numel() for p in torch.nn.LSTM(48, 48).parameters()) == numbers["counted_lstm"]
+
+
+def test_the_receptive_field_is_what_the_formula_says():
+    numbers = show("fields", length=30, layers=3, kernel=3, reach=2, dim=8).numbers
+    assert numbers["measured"] == numbers["formula"]
+    assert numbers["measured"]["convolution"] == [3, 5, 7]
+    assert numbers["measured"]["dilated_convolution"] == [3, 9, 27]
+    assert numbers["measured"]["restricted_attention"] == [3, 5, 7]
+    assert numbers["measured"]["attention"] == numbers["measured"]["recurrent"] == [30] * 3
+    most = numbers["most_of_the_gradient"]
+    assert most["recurrent"][0] < 10 < most["attention"][0]  # it sees all, and remembers little
+
+
+def test_a_dilated_convolution_is_pytorchs():
+    layer, x = GatedConvolution(4, kernel=3, causal=True), torch.randn(11, 4)
+    weight = layer.into.weight.view(8, 3, 4).transpose(1, 2)  # (out, in, k)
+    for step in (1, 3, 4):
+        rows = torch.nn.functional.pad(x.T, (2 * step, 0))
+        wide = torch.nn.functional.conv1d(rows[None], weight, layer.into.bias, dilation=step)
+        expected = torch.nn.functional.glu(wide[0].T, dim=-1)
+        found = fields.dilated(layer, step)(x)
+        torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(fields.dilated(layer, 1)(x), layer(x, plain_context((11,))))
+
+
+@pytest.mark.slow
+def test_by_operations_attention_costs_more_once_n_passes_d():
+    numbers = show("crossover", dim=32, rounds=1).numbers
+    assert numbers["slower_from_by_operations"] == pytest.approx([16, 32])
+    assert len(numbers["slower_from_by_time"]) == 2
+    assert numbers["seconds_attention"][-1] > numbers["seconds_recurrent"][-1] or (
+        numbers["lengths"][-1] >= crossover.LONGEST
+    )
+
+
+def test_lines_cross_between_points():
+    lengths = [10, 20, 40]
+    flat, steep = [4.0] * 3, [1.0, 2.0, 8.0]
+    assert crossover.crossing(lengths, steep, flat) == pytest.approx(40 / 2**0.5)
+    assert crossover.crossing(lengths, [5.0, 6.0, 7.0], flat) == 10
+    assert crossover.crossing(lengths, [1.0, 2.0, 3.0], flat) is None
+
+
+def test_what_is_remembered_falls_with_the_steps_and_not_with_attention():
+    numbers = show("recall").numbers
+    assert min(numbers["right_attention"]) > 90
+    assert numbers["remembers_rnn"] < numbers["remembers_gru"] < numbers["remembers_attention"]
+    for kind in ("rnn", "gru", "lstm"):
+        assert numbers[f"right_{kind}"][-1] < 30
+        assert numbers[f"reaching_{kind}"][-1] < 1e-8
+    assert recall.longest([95, 91, 80, 99]) == 8
+    assert recall.longest([50]) == 0
+
+
+def test_the_first_symbol_is_asked_at_the_end():
+    torch.manual_seed(0)
+    ids = torch.randint(recall.SYMBOLS, (3, 5))
+    for kind in recall.KINDS:
+        model = recall.Rememberer(kind)
+        assert model(ids).shape == (3, recall.SYMBOLS)
+        torch.testing.assert_close(model(ids)[1:2], model(ids[1:2]), atol=1e-5, rtol=1e-4)
+        changed = ids.clone()
+        changed[:, 0] = (changed[:, 0] + 1) % recall.SYMBOLS
+        assert not torch.equal(model(changed), model(ids))
+
+
+def test_deep_stacks_need_residuals():
+    numbers = show("depth").numbers
+    for kind in depth.KINDS:
+        assert numbers[f"trained_residual_{kind}"] == depth.DEPTHS[-1]
+        assert 0 < numbers[f"trained_plain_{kind}"] < depth.DEPTHS[-1]
+    assert depth.deepest([0.1, 0.2, 2.0, 0.1, 2.0]) == 8
+    assert depth.deepest([2.0]) == 0

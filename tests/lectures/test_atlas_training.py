@@ -1,0 +1,128 @@
+"""Figures of part 5: the loss of a word, the identity, a word's vector from layer to layer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.errors import InputError
+from regard_lectures import show
+from regard_lectures.figures.contexts import nearest, read
+from regard_lectures.figures.identity import Chain, identity_error, learn_identity
+from regard_lectures.figures.loss import measures, phrases
+from tests.legible import problems
+
+
+def test_the_error_of_the_identity_is_relative_and_zero_for_nothing_added():
+    chain = Chain(3, residual=True)
+    x = torch.randn(5, 32)
+    with torch.no_grad():
+        for parameter in chain.parameters():
+            parameter.zero_()
+        assert float(identity_error(chain, x)) == 0
+        chain.residual = False
+        assert float(identity_error(chain, x)) == 1
+
+
+@pytest.mark.slow
+def test_plain_layers_learn_the_identity_badly():
+    def error(layers: int, *, residual: bool) -> float:
+        return learn_identity(layers, 60, 0.003, 0, lambda *_: None, residual=residual)
+
+    assert error(1, residual=True) < error(1, residual=False) / 3
+    assert error(4, residual=True) < error(4, residual=False)
+    numbers = show("residuals").numbers
+    plain, residual = (np.array(numbers[f"identity_error_{k}"]) for k in ("plain", "residual"))
+    assert numbers["identity_layers"] == [1, 2, 4, 8]
+    assert np.all(residual < plain / 2)
+    assert np.all(np.diff(plain) > 0)
+
+
+def test_the_losses_are_those_of_pytorch():
+    logits = torch.randn(7, dtype=torch.float64)
+    found = measures(logits.softmax(-1), 3, 0.1, "now")
+    target = torch.tensor([3])
+    for name, smoothing in (("one_hot", 0.0), ("smoothed", 0.1)):
+        wanted = torch.nn.functional.cross_entropy(logits[None], target, label_smoothing=smoothing)
+        assert found[f"cross_entropy_{name}_now"] == pytest.approx(float(wanted))
+    smoothed = torch.full((7,), 0.1 / 7, dtype=torch.float64)
+    smoothed[3] += 0.9
+    divergence = torch.nn.functional.kl_div(logits.log_softmax(-1), smoothed, reduction="sum")
+    assert found["kl_smoothed_now"] == pytest.approx(float(divergence))
+    assert found["kl_one_hot_now"] == pytest.approx(found["cross_entropy_one_hot_now"])
+
+
+def test_the_loss_of_merci_is_that_of_its_distribution():
+    numbers = show("loss").numbers
+    names, right = numbers["vocabulary"], numbers["right"]
+    assert names[right] == "thanks"
+    for when in ("before", "after"):
+        q = np.array(numbers[when])
+        assert q.sum() == pytest.approx(1, abs=1e-4)
+        assert numbers[f"cross_entropy_one_hot_{when}"] == pytest.approx(-np.log(q[right]), 1e-3)
+        p = np.full(len(q), 0.1 / len(q))
+        p[right] += 0.9
+        assert numbers[f"kl_smoothed_{when}"] == pytest.approx((p * np.log(p / q)).sum(), abs=5e-3)
+    assert numbers["cross_entropy_one_hot_before"] == pytest.approx(np.log(len(names)), abs=1)
+    assert numbers["after"][right] > 0.8
+
+
+def test_the_phrases_are_few_and_each_has_one_translation():
+    sources = [pair.source for pair in phrases()]
+    assert 200 <= len(sources) == len(set(sources)) <= 300
+    assert all(pair.source == pair.source.lower() for pair in phrases())
+
+
+@pytest.mark.slow
+def test_the_loss_takes_any_pair_of_known_words():
+    drawing = show("loss", text="le chat dort = the cat sleeps", word=2, steps=3)
+    names = drawing.numbers["vocabulary"]
+    assert names[drawing.numbers["right"]] == "cat"
+    assert problems(drawing.figure) == []
+    with pytest.raises(InputError, match="source = target"):
+        show("loss", text="merci")
+    with pytest.raises(InputError, match="the word 'zebra'"):
+        show("loss", text="merci = zebra", steps=1)
+    with pytest.raises(InputError, match="word: got 4, expected 1 to 2"):
+        show("loss", text="merci = thanks", word=4, steps=1)
+
+
+@pytest.mark.slow
+def test_the_nearest_words_of_a_layer_are_those_of_regard_words():
+    pipeline = regard.load("tiny/translate", device="cpu")
+    texts = ["The dog sleeps.", "The old dog saw a cat.", "I see a dog."]
+    own, *others = read(pipeline, texts)
+    assert own.words == ["The", "dog", "sleeps"]
+    theirs = pipeline.words("dog", texts, layer=0, count=3)
+    found = nearest(own, 1, others, 1)
+    wanted = [(each.word, each.cosine) for each in theirs.occurrences[0].near if each.sentence]
+    for one, (word, cosine) in zip(found, wanted, strict=False):
+        assert one.word == word
+        assert one.cosine == pytest.approx(cosine, abs=1e-5)
+    assert nearest(own, 1, others, 0)[0].cosine == pytest.approx(1, abs=1e-6)
+    unlike = nearest(own, 1, others, 1, other=True)
+    assert "dog" not in [each.word for each in unlike]
+    assert len({each.word for each in unlike}) == 3
+
+
+@pytest.mark.slow
+def test_a_word_takes_on_its_context_layer_by_layer(tmp_path):
+    (tmp_path / "bank.txt").write_text("The cat sleeps.\nThe old dog saw a cat.\n# not this\n")
+    drawing = show(
+        "layers",
+        text="The dog sleeps.",
+        word="dog",
+        model="tiny/translate",
+        bank=str(tmp_path / "bank.txt"),
+    )
+    numbers = drawing.numbers
+    assert numbers["cosine_its_embedding"][0] == pytest.approx(1)
+    assert numbers["cosine_its_embedding"][1] < 0.99
+    assert numbers["nearest_0"][0] == "The old [dog] saw a cat"
+    assert problems(drawing.figure) == []
+    with pytest.raises(InputError, match="word: got 'cat', expected one of The dog sleeps"):
+        show("layers", text="The dog sleeps.", word="cat", model="tiny/translate")
+    with pytest.raises(InputError, match="a file of sentences"):
+        show("layers", bank="nowhere.txt", model="tiny/translate")

@@ -1,0 +1,235 @@
+"""Attention step by step: every number recomputed in numpy from the JSON alone; page and strip."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard.errors import InputError
+from regard.layers import Tap
+from regard.models.mode import evaluating
+from regard.recipes.shelf import shipped
+from regard.runs.load import load
+from regard_lectures import show
+from regard_lectures.figures.steps import MODELS
+from regard_lectures.scenes import MOST_HEADS, MOST_WORDS, scenes_of
+from regard_lectures.steps import choose_site, record
+from tests import tiny_bert, tiny_t5
+
+SENTENCE = "The animal was tired."
+TINY = "tiny/translate"
+
+
+@cache
+def translator():
+    return load(TINY)
+
+
+def numbers_of(pipeline: Any, text: str, part: str, layer: int = 0, head: int = 0, **options: Any):
+    """What the JSON says, read back."""
+    site = choose_site(pipeline.model, part, layer, head)
+    found = record(
+        pipeline.task, pipeline.model, text, site, head, decode=pipeline.decoding(), **options
+    )
+    return json.loads(json.dumps(found.to_json(matrices=True), allow_nan=False)), found
+
+
+def recompute(found: dict[str, Any], *, tolerance: float = 2e-5) -> None:
+    """Each step from the one before, with nothing but numpy."""
+    number = {name: np.array(value) for name, value in found.items() if isinstance(value, list)}
+    get = number.get
+
+    def close(one, other):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=tolerance)
+
+    looked_at = get("memory", number["x"])
+    close(number["x"] @ number["w_q"] + get("b_q", 0), get("q_projected", number["q"]))
+    close(looked_at @ number["w_k"] + get("b_k", 0), get("k_projected", number["k"]))
+    close(looked_at @ number["w_v"] + get("b_v", 0), number["v"])
+    close(number["q"] @ number["k"].T, number["scores"])
+    close(number["scores"] * found["scale"], number["scaled"])
+    final = np.where(number["mask"], number["scaled"] + get("bias", 0), -np.inf)
+    share = np.exp(final - final.max(1, keepdims=True))
+    close(share / share.sum(1, keepdims=True), number["weights"])
+    close(number["weights"] @ number["v"], number["sum"])
+    wide, head = number["sum"].shape[1], found["head"]
+    close(number["joined"][:, head * wide : (head + 1) * wide], number["sum"])
+    close(number["joined"] @ number["w_o"] + get("b_o", 0), number["out"])
+
+
+@pytest.mark.parametrize(
+    ("part", "layer"), [("encoder", 0), ("decoder", 0), ("decoder", 1), ("cross", 1)]
+)
+def test_every_number_of_a_translator_follows_from_the_one_before(part, layer):
+    found, _ = numbers_of(translator(), SENTENCE, part, layer, 3)
+    recompute(found)
+    assert found["scale"] == pytest.approx(1 / 4)  # √16
+    mask, count = np.array(found["mask"]), len(found["tokens"])
+    if part == "decoder":
+        assert (mask == np.tri(count, dtype=bool)).all()
+        assert found["tokens"][0] == "<s>"
+    else:
+        assert mask.all()
+        assert found["key_tokens"] == ["The", "animal", "was", "tired", "."]
+
+
+def test_the_numbers_are_those_of_the_forward_pass():
+    pipeline = translator()
+    found, _ = numbers_of(pipeline, SENTENCE, "cross", 1, 2, target="Das Tier war müde.")
+    source, target = pipeline.vocabulary.source, pipeline.vocabulary.target
+    from regard.data.input import Ragged
+
+    ids = [target.begin, *target.encode("Das Tier war müde.")]
+    tap = Tap("decoder.1.cross.*")
+    with evaluating(pipeline.model):
+        plain = pipeline.model(Ragged.of([source.encode(SENTENCE)]), Ragged.of([ids]), tap)
+    for name, site in (
+        ("q", "q"),
+        ("k", "k"),
+        ("v", "v"),
+        ("weights", "weights"),
+        ("sum", "heads"),
+    ):
+        recorded = tap.records[f"decoder.1.cross.{site}"][0, 2]
+        assert torch.equal(torch.tensor(found[name]), recorded), name
+    assert torch.equal(torch.tensor(found["out"]), tap.records["decoder.1.cross.out"][0])
+    recorded = tap.records["decoder.1.cross.scores"][0, 2]
+    assert torch.allclose(torch.tensor(found["scaled"]), recorded, atol=1e-5)
+    assert plain.shape[0] == len(ids)
+
+
+def test_nothing_is_left_on_the_model():
+    pipeline = translator()
+    before = pipeline.translate(SENTENCE)
+    numbers_of(pipeline, SENTENCE, "encoder")
+    assert not any(module._forward_pre_hooks for module in pipeline.model.modules())
+    assert pipeline.translate(SENTENCE) == before
+
+
+@pytest.mark.slow
+def test_a_bert_of_theirs(tmp_path):
+    tiny_bert.save(tmp_path)
+    found, _ = numbers_of(load(tmp_path), "the cat sat", "encoder", 1, 1, word="cat")
+    recompute(found)
+    assert found["tokens"] == ["[CLS]", "the", "cat", "sat", "[SEP]"]
+    assert found["row"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
+def test_a_t5_of_theirs_adds_its_bias_and_does_not_scale(part, tmp_path):
+    tiny_t5.save(tmp_path)
+    found, steps = numbers_of(load(tmp_path), "the cat <extra_id_0> the mat", part)
+    recompute(found)
+    assert found["scale"] == 1
+    assert ("bias" in found) == (part != "cross")
+    names = [scene.name for scene in scenes_of(steps)]
+    assert ("+ bias" in names) == (part != "cross")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"query_key_norm": True}])
+def test_rotary_and_normed_queries_are_those_that_meet(settings):
+    from regard.models.decoder import Decoder
+    from regard.pipeline import Pipeline
+    from regard.recipes import recipe as recipes
+    from regard.tokens import Vocabulary
+
+    changes = [f"model.{name}={value}".lower() for name, value in settings.items()]
+    recipe = recipes.load("tiny/generate", ["model.positions=rotary", "model.dim=32",
+                          "model.heads=4", "model.kv_heads=2", *changes])  # fmt: skip
+    torch.manual_seed(0)
+    both = translator().vocabulary
+    model = Decoder(recipe.model, both.source.vocab)
+    pipeline = Pipeline(model, Vocabulary(both.source, both.source), recipe)
+    found, _ = numbers_of(pipeline, SENTENCE, "", 1, 2, word="was")
+    recompute(found)
+    said = "normed and turned" if settings else "they are turned"
+    assert said in found["note"]
+    assert "q_projected" in found
+    assert found["row"] == 2
+
+
+def test_what_is_not_there_is_refused_with_what_is():
+    model = translator().model
+    with pytest.raises(InputError, match=r"part: got 'middle'|part: got middle, expected encoder"):
+        choose_site(model, "middle")
+    with pytest.raises(InputError, match=r"layer: got 2, expected 0 to 1 of decoder.self"):
+        choose_site(model, "decoder", 2)
+    with pytest.raises(InputError, match=r"head: got 8, expected 0 to 7 of encoder.0.self"):
+        choose_site(model, "", 0, 8)
+    assert choose_site(model, "decoder.1.cross", 0, 7) == "decoder.1.cross"
+    with pytest.raises(InputError, match=r"word: got 'cat', expected one of: The animal was"):
+        numbers_of(translator(), SENTENCE, "encoder", word="cat")
+    with pytest.raises(InputError, match="does not know"):
+        show("steps", model=TINY, text="Thinking Machines")
+    with pytest.raises(
+        InputError, match="step: got 13, expected 1 to 12, or one of x, q, k, v, scores"
+    ):
+        show("steps", model=TINY, step=13)
+
+
+def test_a_word_may_be_named_by_its_number_and_is_the_last_by_default():
+    found, _ = numbers_of(translator(), SENTENCE, "encoder")
+    assert found["word"] == "tired"
+    found, _ = numbers_of(translator(), SENTENCE, "encoder", word="1")
+    assert found["word"] == "animal"
+    found, _ = numbers_of(translator(), "The dog sees the dog.", "encoder", word="dog")
+    assert found["row"] == 1
+    assert "2 times" in found["note"]
+
+
+def test_the_default_is_the_first_of_the_shelf_that_can_read_the_text():
+    found = show("steps").numbers
+    name = next(name for name in MODELS if name in shipped())
+    assert (found["model"], found["text"]) == (name, MODELS[name])
+
+
+def test_the_page_is_complete_in_itself_and_has_every_step(tmp_path):
+    drawing = show("steps", tmp_path / "steps.html", model=TINY, text=SENTENCE, step="scores")
+    page = (tmp_path / "steps.html").read_text()
+    assert page.count('<section class="slide"') == 12
+    assert 'data-start="5"' in page
+    assert not re.search(r"(src|href)=.?https?:|url\(", page)
+    assert "default-src 'none'" in page
+    shown = [f"{value:.3f}" for value in drawing.numbers["weights"][drawing.numbers["row"]]]
+    assert all(f'<span class="number">{weight}</span>' in page for weight in shown)
+
+
+@pytest.mark.slow
+def test_long_texts_fit_one_screen():
+    text = "The animal didn't cross the street because it was too tired."
+    _, steps = numbers_of(translator(), text, "cross", 1)
+    for scene in scenes_of(steps):
+        assert len(scene.rows) <= max(MOST_WORDS + 1, MOST_HEADS)
+
+
+@pytest.mark.slow
+def test_pictures_are_written_as_their_ending_says(tmp_path):
+    drawing = show("steps", model=TINY, text=SENTENCE)
+    png = drawing.save(tmp_path / "steps.png").read_bytes()
+    assert tuple(np.frombuffer(png[16:24], ">u4")) == (2560, 1080)
+    ET.parse(drawing.save(tmp_path / "steps.svg"))
+    pdf = drawing.save(tmp_path / "steps.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF")
+    assert len(re.findall(rb"/Type /Page\b", pdf)) == 12
+    kept = json.loads(drawing.save(tmp_path / "steps.json").read_text())
+    assert kept == drawing.numbers
+    one = show("steps", tmp_path / "one.png", model=TINY, text=SENTENCE, step=8)
+    assert tuple(np.frombuffer((tmp_path / "one.png").read_bytes()[16:24], ">u4")) == (1280, 720)
+    assert one._repr_png_() == (tmp_path / "one.png").read_bytes()
+    with pytest.raises(InputError, match=r"\.html, \.png, \.svg, \.pdf or \.json"):
+        show("steps", tmp_path / "steps.gif")
+
+
+def test_details_say_every_step_in_words():
+    drawing = show("steps", text=SENTENCE, model=TINY, details=True)
+    assert drawing.text.startswith(drawing.caption)
+    assert all(scene.explanation in drawing.details for scene in drawing.scenes)
