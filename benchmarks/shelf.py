@@ -15,6 +15,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,7 +24,7 @@ import regard
 from benchmarks.shelf_data import SLIDES, crc, grams, lines, rows
 from regard.data.grammar import corpus as grammar
 from regard.data.jobs.pronouns import ACCUSATIVE, NOMINATIVE, PRONOUN, Noun, nouns
-from regard.data.text.pairs import Pair
+from regard.data.text.pairs import Pair, by_source
 from regard.pipeline import Pipeline
 from regard.runs.evaluate import evaluate
 from regard.tasks.measures.rouge import mean_rouge
@@ -49,6 +50,8 @@ VERBS = (
 )
 """Sentences that differ in the last word, which decides what "it" stands for: the verb, the kind of
 its object, the two adjectives, and how many pairs."""
+NEWS = 200
+"""At most this many sentences of each set of other text, evenly spread: they are long."""
 SHARED = 12
 """So many words in a row are copied, not written."""
 PROMPTS = (
@@ -70,7 +73,9 @@ STORM = (
 def translate(pipeline: Pipeline, shelf: Path, data: Path | None) -> dict[str, Any]:
     """BLEU and chrF against all references of each sentence; which of two nouns "it" stands for."""
     language = pipeline.recipe.data.parts["everyday"].test.split("/")[-2].removeprefix("en-")
-    sets = {"everyday": pairs_of(shelf / f"en-{language}" / "test.tsv.gz")}
+    sets: dict[str, Sequence[Pair]] = {
+        "everyday": pairs_of(shelf / f"en-{language}" / "test.tsv.gz")
+    }
     if data is not None:
         column = ("de", "fr").index(language) + 1
         news = rows(data / "news_en_de" / "ntrex_en_de_fr.tsv.gz")
@@ -79,21 +84,24 @@ def translate(pipeline: Pipeline, shelf: Path, data: Path | None) -> dict[str, A
         both = (lines(raw / f"test_2016_flickr.{code}.gz") for code in ("en", language))
         sets["Multi30k, test of 2016"] = [Pair(*pair) for pair in zip(*both, strict=True)]
     if data is not None and language == "de":
-        wmt = [*rows(data / "news_en_de" / "wmt21-23_en-de.tsv.gz")]
-        for name in sorted({row[0] for row in wmt if row[0].endswith(".en-de")}):
-            sets[name] = [Pair(*row[1:3]) for row in wmt if row[0] == name]
-    report = evaluate(pipeline, sets, beam=4)
+        wmt = rows(data / "news_en_de" / "wmt21-23_en-de.tsv.gz")
+        name = "newstest2021.en-de"
+        sets[name] = [Pair(*row[1:3]) for row in wmt if row[0] == name]
+    reports = [
+        *evaluate(pipeline, {"everyday": sets.pop("everyday")}, beam=4).to_json(),
+        *evaluate(pipeline, sets, beam=4, limit=NEWS).to_json(),
+    ]
     kept = ("sentences", "bleu", "chrf", "bleu_signature", "chrf_signature")
-    scores = {entry["set"]: {key: entry.get(key) for key in kept} for entry in report.to_json()}
+    scores = {entry["set"]: {key: entry.get(key) for key in kept} for entry in reports}
     both_ways = [text for said in SAID for text in dict.fromkeys((said, said.rstrip(".")))]
     examples = dict(zip(both_ways, pipeline.translate(both_ways), strict=True))
     found = {"scores": scores, "examples": examples}
     return found | (pronouns(pipeline) if language == "de" else {})
 
 
-def pairs_of(path: Path) -> list[Pair]:
-    """The pairs of a table of two columns."""
-    return [Pair(*row[:2]) for row in rows(path)]
+def pairs_of(path: Path) -> Sequence[Pair]:
+    """The pairs of a table of two columns, one for each source with all its translations."""
+    return by_source(Pair(*row[:2]) for row in rows(path))
 
 
 def pronouns(pipeline: Pipeline) -> dict[str, Any]:
@@ -106,14 +114,10 @@ def pronouns(pipeline: Pipeline) -> dict[str, Any]:
         right = [grammar.pronoun_is_right(one, next(answers)) for one in pair]
         flipped += all(right)
         wrong += [] if all(right) else [pair[0].source]
-    people = [
-        pair
-        for split, some in grammar.splits(100, 200, 0).tests.items() if split == "people"
-        for pair in some
-    ]  # fmt: skip
+    people = grammar.splits(100, 200, 0).tests["natural_gender"]
     said = pipeline.translate([pair.source for pair in people])
-    teacher = [
-        pair.target.split()[:2] == text.split()[:2] for pair, text in zip(people, said, strict=True)
+    teacher = [  # the German noun says Lehrerin or Lehrer, as her or him does
+        _persons(pair.target) == _persons(text) for pair, text in zip(people, said, strict=True)
     ]
     return {
         "tired_wide_pairs": len(chosen),
@@ -122,6 +126,15 @@ def pronouns(pipeline: Pipeline) -> dict[str, Any]:
         "her_him": sum(teacher) / max(1, len(teacher)),
         "her_him_sentences": len(teacher),
     }
+
+
+def _persons(text: str) -> list[bool]:
+    """Whether each person of a text is a woman, by the ending of the German noun."""
+    return [noun.endswith("in") for noun in re.findall(PERSON, text)]
+
+
+PERSON = r"\b(?:Lehrer|Ärzt|Arzt|Koch|Köch|Nachbar|Freund|Student|Schüler)(?:in)?\b"
+"""People whose German noun tells women from men."""
 
 
 def flips() -> Iterator[tuple[Pair, Pair]]:
@@ -171,9 +184,34 @@ def write(pipeline: Pipeline, shelf: Path, data: Path | None) -> dict[str, Any]:
         "words": words,
         "perplexity_per_word": math.exp(nats / words),
         f"stories_that_share_{SHARED}_words": sum(bool(grams(s, SHARED) & seen) for s in stories),
+        "stories_that_lose_their_hero": sum(map(loses_hero, stories)),
         "hello_how_are": [suggestion.word for suggestion in pipeline.suggest("Hello, how are")],
         "stories": stories,
     }
+
+
+def loses_hero(story: str) -> bool:
+    """Whether a story loses its hero in the first three sentences.
+
+    The hero is who the first sentence is about: its names and nouns. The second and the third
+    sentence keep the hero if they have one of these words or a personal pronoun.
+
+    Example:
+        >>> loses_hero("Tim had a ball. He was happy. The king of France came.")
+        True
+    """
+    first, *others = re.split(r"(?<=[.!?])[\"”]?\s+", story.strip())[:3]
+    heroes = {word.casefold() for word in re.findall(r"\w+", first) if len(word) > 2} - COMMON
+    return any(not heroes & _words(other) and not PRONOUNS & _words(other) for other in others)
+
+
+def _words(text: str) -> set[str]:
+    return {word.casefold() for word in re.findall(r"\w+", text)}
+
+
+PRONOUNS = {"he", "she", "it", "they", "him", "her", "them", "his", "their", "its", "we", "i"}
+COMMON = {"the", "and", "was", "were", "had", "has", "very", "one", "day", "once", "upon", "time",
+          "there", "big", "little", "who", "his", "her", "with", "that", "this", "for"}  # fmt: skip
 
 
 def fill(pipeline: Pipeline, shelf: Path, data: Path | None) -> dict[str, Any]:
@@ -249,7 +287,7 @@ def jobs(pipeline: Pipeline, shelf: Path, data: Path | None) -> dict[str, Any]:
     wanted = [pair.target for pair in news]
     said = pipeline.generate([f"Is this toxic: {shortened(pair.source)}" for pair in asked])
     right = [pair.target == answer for pair, answer in zip(asked, said, strict=True)]
-    sets = {"translate": [Pair(f"Translate EN-DE: {p.source}", p.target) for p in everyday]}
+    sets = {"translate": [replace(p, source=f"Translate EN-DE: {p.source}") for p in everyday]}
     report = evaluate(pipeline, sets, beam=4).to_json()
     texts = [
         "Translate EN-DE: This is good.", f"Summarize: {STORM}", f"Summarize: {STORM.lower()}",
