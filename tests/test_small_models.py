@@ -102,6 +102,13 @@ def test_a_gap_gets_a_word_and_like_sentences_are_near(model):
     assert near.closeness > far.closeness
 
 
+def test_a_word_is_nearer_to_itself_in_the_same_sense(model):
+    stones = ["He threw a rock into the lake.", "She sat down on a big rock by the sea."]
+    found = model("small/fill").words("rock", [*stones, "He likes to listen to rock music."])
+    cosines = found.cosines
+    assert cosines[0, 1] > 0.7 > 0.6 > max(cosines[0, 2], cosines[1, 2])
+
+
 def test_one_model_does_three_jobs_by_prefix(model):
     jobs = model("small/jobs")
     asked = [
