@@ -87,16 +87,15 @@ def translate(pipeline: Pipeline, shelf: Path, data: Path | None) -> dict[str, A
         wmt = rows(data / "news_en_de" / "wmt21-23_en-de.tsv.gz")
         name = "newstest2021.en-de"
         sets[name] = [Pair(*row[1:3]) for row in wmt if row[0] == name]
-    reports = [
-        *evaluate(pipeline, {"everyday": sets.pop("everyday")}, beam=4).to_json(),
-        *evaluate(pipeline, sets, beam=4, limit=NEWS).to_json(),
-    ]
-    kept = ("sentences", "bleu", "chrf", "bleu_signature", "chrf_signature")
-    scores = {entry["set"]: {key: entry.get(key) for key in kept} for entry in reports}
+    reports = evaluate(pipeline, {"everyday": sets.pop("everyday")}, beam=4).to_json()
+    if sets:
+        reports += evaluate(pipeline, sets, beam=4, limit=NEWS).to_json()
+    measures = ("sentences", "bleu", "chrf", "bleu_signature", "chrf_signature")
+    scores = {entry["set"]: {key: entry.get(key) for key in measures} for entry in reports}
     both_ways = [text for said in SAID for text in dict.fromkeys((said, said.rstrip(".")))]
     examples = dict(zip(both_ways, pipeline.translate(both_ways), strict=True))
-    found = {"scores": scores, "examples": examples}
-    return found | (pronouns(pipeline) if language == "de" else {})
+    results = {"scores": scores, "examples": examples}
+    return results | (pronouns(pipeline) if language == "de" else {})
 
 
 def pairs_of(path: Path) -> Sequence[Pair]:
@@ -249,19 +248,19 @@ def whole_words(pipeline: Pipeline, texts: Sequence[str]) -> dict[str, Any]:
             hidden = set(random.sample(range(len(words)), max(1, round(0.15 * len(words)))))
             ids, gold = [tokenizer.begin], []
             for i, word in enumerate(words):
-                own = tokenizer.encode_batch([word])[0]
+                word_ids = tokenizer.encode_batch([word])[0]
                 if i in hidden:
-                    gold.append((len(ids), own, word[0].isalnum()))
-                ids += [mask] * len(own) if i in hidden else own
+                    gold.append((len(ids), word_ids, word[0].isalnum()))
+                ids += [mask] * len(word_ids) if i in hidden else word_ids
             if len(ids) <= longest:
                 rows_of_ids.append([*ids, tokenizer.end])
                 answers.append(gold)
     for start in range(0, len(rows_of_ids), 64):
         logits = pipeline.logits(rows_of_ids[start : start + 64])
         for row, gold in zip(logits, answers[start : start + 64], strict=True):
-            for position, own, spoken in gold:
-                best = row[position : position + len(own)].argmax(-1).tolist()
-                right.append((spoken, best == own))
+            for position, word_ids, spoken in gold:
+                best = row[position : position + len(word_ids)].argmax(-1).tolist()
+                right.append((spoken, best == word_ids))
     alone = [predicted for spoken, predicted in right if spoken]
     return {
         "words": len(right),
@@ -332,8 +331,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("-o", "--out", type=Path, help="also write the result into this file")
     options = parser.parse_args(arguments)
     pipeline = regard.load(options.model or options.name)
-    found = MEASURES[options.name](pipeline, options.shelf, options.data)
-    text = json.dumps(found, ensure_ascii=False, indent=1)
+    results = MEASURES[options.name](pipeline, options.shelf, options.data)
+    text = json.dumps(results, ensure_ascii=False, indent=1)
     if options.out is not None:
         options.out.write_text(f"{text}\n", encoding="utf-8")
     print(text)

@@ -22,12 +22,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.shelf_events import events
+from regard.data.sources import GROUP_KEYS
 from regard.data.text.corpus import choose
 from regard.data.text.documents import TextFiles
+from regard.data.text.pairs import Pair
 
 SOURCES = {
     "tatoeba_en_de": ("en-de.tsv.gz",),
-    "tatoeba_en_de_more": ("en-de_extra.tsv.gz", "en-de_pivot_fr.tsv.gz"),
+    "tatoeba_en_de_more": ("en-de_extra.tsv.gz",),
     "tatoeba_en_fr": ("en-fr.tsv.gz", "en-fr_extra.tsv.gz"),
     "tinystories": ("tinystories_sample_2MiB.txt.gz",),
     "tinystories_more": ("tinystories_more.txt.gz",),
@@ -44,7 +46,7 @@ SOURCES = {
         "val.fr.gz",
     ),
 }
-"""The files of each source."""
+"""The files of each source; all of them are needed."""
 HELD_OUT = 0.02
 """The share of the first edition's text that no model of the shelf is trained on."""
 SEPARATOR = "<|endoftext|>"
@@ -62,8 +64,8 @@ SLIDES = (
 
 
 def key(text: str) -> str:
-    """A text without case, spaces and punctuation."""
-    return re.sub(r"[\W_]+", "", text.casefold()) or text
+    """A text without case, spaces and punctuation: that by which `group: source` holds out."""
+    return str(GROUP_KEYS["source"](Pair(text, "")))
 
 
 def grams(text: str, size: int = 8) -> set[tuple[str, ...]]:
@@ -144,9 +146,9 @@ def plain_text(data: Path, out: Output) -> None:
                 unseen.add(key(text))  # and each text once
                 yield text.strip().replace("\ufb01", "fi").replace("\ufb02", "fl")
 
-    rest = [text for text, chosen in zip(texts, aside, strict=True) if not chosen]
-    sentences = [text for text in rest if "\n" not in text and len(text) < 500]
-    stories = [text for text in rest if "\n" in text or len(text) >= 500]
+    to_train = [text for text, chosen in zip(texts, aside, strict=True) if not chosen]
+    sentences = [text for text in to_train if "\n" not in text and len(text) < 500]
+    stories = [text for text in to_train if "\n" in text or len(text) >= 500]
     for file in ("tatoeba_en_de_more/en-de_extra.tsv.gz", "tatoeba_en_fr/en-fr.tsv.gz",
                  "tatoeba_en_fr/en-fr_extra.tsv.gz"):  # fmt: skip
         sentences += [row[0] for row in rows(data / file)]
@@ -166,8 +168,8 @@ def paragraphs(path: Path) -> Iterator[str]:
     for line in lines(path):
         if not line.strip() or line.startswith(" ="):
             continue
-        kept = [part for part in re.split(r"(?<= [.!?]) (?=[A-Z\"])", line) if "<unk>" not in part]
-        text = " ".join(kept)
+        sentences = re.split(r"(?<= [.!?]) (?=[A-Z\"])", line)
+        text = " ".join(sentence for sentence in sentences if "<unk>" not in sentence)
         text = re.sub(r" @([-,.])@ ", r"\1", text)
         text = re.sub(r' " ([^"]*) " ', r' "\1" ', f" {text} ")
         text = re.sub(r" ([.,;:!?%)\]]|'s|n't|'re|'ve|'ll|'d|'m)(?=\s)", r"\1", text)
@@ -357,6 +359,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("-o", "--out", type=Path, default=Path("shelf"))
     parser.add_argument("--only", choices=STEPS, help="one folder of the output alone")
     options = parser.parse_args(arguments)
+    files = (options.data / folder / name for folder, names in SOURCES.items() for name in names)
+    if missing := [str(path) for path in files if not path.exists()]:
+        parser.error(f"no {', no '.join(missing)}; the cards of the models say where to get them")
     for name, step in STEPS.items():
         if options.only in (None, name):
             out = Output(options.out / name)
