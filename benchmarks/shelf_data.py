@@ -361,7 +361,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     files = (options.data / folder / name for folder, names in SOURCES.items() for name in names)
     if missing := [str(path) for path in files if not path.exists()]:
-        parser.error(f"no {', no '.join(missing)}; the cards of the models say where to get them")
+        more = f" (and {len(missing) - 1} more files)" if len(missing) > 1 else ""
+        parser.error(f"no {missing[0]}{more}; the cards of the models say where to get them")
     for name, step in STEPS.items():
         if options.only in (None, name):
             out = Output(options.out / name)

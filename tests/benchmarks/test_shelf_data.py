@@ -85,6 +85,13 @@ def read(path):
     return [line.split("\t") for line in shelf_data.lines(path)]
 
 
+def test_a_missing_source_is_named(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        shelf_data.main([str(tmp_path), "-o", str(tmp_path / "shelf")])
+    assert "en-de.tsv.gz (and 21 more files); the cards" in capsys.readouterr().err
+    assert not (tmp_path / "shelf").exists()
+
+
 @pytest.mark.parametrize("pair", ["en-de", "en-fr"])
 def test_no_training_sentence_is_like_one_that_is_held_out(shelf, pair):
     train, valid, test = (
