@@ -16,7 +16,7 @@ setup: .venv/.ready
 		{ echo "Regard needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/python -c 'from regard.layers.kernels.few import LOADER; LOADER.load()'  # compiles, once
+	$(BIN)/python -c 'from regard.kernels.small_batches import LOADER; LOADER.load()'  # compiles, once
 	touch $@
 
 demo: setup

@@ -158,7 +158,8 @@ def one_seed(name: str, data: Path, steps: int, seed: int, threads: int | None) 
     examples, _ = read_labelled(recipe.data.test, recipe.task)
     ours = {**pipeline.measure(examples).overall, "seconds": logged[-1]}
     labels = pipeline.model.config.classes or pipeline.model.config.tags
-    prepared = TASKS[recipe.task].task_class.prepare(pipeline.recipe, pipeline.vocabulary)
+    task_class = TASKS[recipe.task].class_for(recipe.model)
+    prepared = task_class.prepare(pipeline.recipe, pipeline.vocabulary)
     model, seconds = theirs(recipe, prepared, labels)
     longest = recipe.data.longest
     scores = their_scores(model, prepared.task, longest, examples, labels, recipe.task)

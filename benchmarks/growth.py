@@ -15,7 +15,7 @@ from benchmarks.peers import marian, naive
 from benchmarks.training import MARIAN
 from regard.cost.count import parameters
 from regard.models import TransformerConfig
-from regard.models.sketch import sketch
+from regard.models.meta_model import sketch
 
 ATTENTION = (1024, 2048, 4096, 8192, 16384)
 NAIVE_UP_TO = 4096

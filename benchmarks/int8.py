@@ -21,10 +21,10 @@ from typing import Any
 import torch
 
 import regard
-from regard.data.input import Ragged
 from regard.hub.llama2c import read_llama2c
-from regard.layers.kernels.int8 import quantise
+from regard.inputs.arrays import Ragged
 from regard.models.mode import evaluating
+from regard.models.quantise import quantise
 
 FOLDER = os.environ.get("REGARD_DATA", "../shared/data")
 PERPLEXITY, COSINE = 1.001, 0.9999

@@ -22,8 +22,8 @@ from typing import Any
 
 import regard
 from benchmarks.shelf_data import SLIDES, crc, grams, lines, rows
-from regard.data.grammar import corpus as grammar
-from regard.data.jobs.pronouns import ACCUSATIVE, NOMINATIVE, PRONOUN, Noun, nouns
+from regard.data.synthetic.grammar import corpus as grammar
+from regard.data.synthetic.jobs.pronouns import ACCUSATIVE, NOMINATIVE, PRONOUN, Noun, nouns
 from regard.data.text.pairs import Pair, by_source
 from regard.pipeline import Pipeline
 from regard.runs.evaluate import evaluate

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from regard.data.jobs.drawn import words
+from regard.data.synthetic.jobs.drawn import words
 
 EVENTS = {
     "storm": ("severe weather", "heavy storms", "strong winds and heavy rain", "thunderstorms"),

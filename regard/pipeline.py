@@ -18,10 +18,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, overload
 
 from pydantic import ValidationError
 
+from regard.checkpoint.folder import STORED, Snapshot, write_folder
+from regard.checkpoint.storage import check_store
 from regard.data.seen import Overlap, Seen
 from regard.data.text.pairs import Pair
 from regard.decode.config import SAMPLING_SETTINGS, DecodeConfig
 from regard.errors import InputError
+from regard.inputs.reader import READERS, Encoded
+from regard.inputs.text import Processor, Token, Vocabulary
+from regard.inputs.text.reader import are_texts, is_ids
 from regard.layers import Edit, Tap
 from regard.layers import knock_out as knocked_out
 from regard.layers.tap.without import without
@@ -29,37 +34,36 @@ from regard.models import Model, describe
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runtime.device import runtime_on
-from regard.tasks.entries import TASKS, every_verb, verbs_of
+from regard.tasks.base_task import warn_truncated
 from regard.tasks.ids import (
     check_roles,
     embed_ids,
     generate_ids,
-    is_ids,
     logits_of,
+    logits_of_input,
     rows_of,
 )
 from regard.tasks.options import Options
-from regard.tasks.task import are_texts, check_texts
+from regard.tasks.specs import TASKS, every_verb, verbs_of
 from regard.tasks.verbs import Verb
-from regard.tokens import Processor, Token, Vocabulary
-from regard.train.checkpoint.folder import STORED, Snapshot, write_folder
-from regard.train.checkpoint.storage import check_store
 
 if TYPE_CHECKING:  # imported on first use, so that a verb loads only the modules it needs
     import torch
 
-    from regard.explain.hiding import Hiding, HidingReport
+    from regard.explain.images.hiding import Hiding, HidingReport
     from regard.explain.look import Look
+    from regard.inputs.text.reader import Text
     from regard.tasks.answer import FoundAnswer
+    from regard.tasks.encoder_task import Labelled
+    from regard.tasks.fill import Filling
     from regard.tasks.generate import Suggestion
     from regard.tasks.measures.accuracy import Measures
     from regard.tasks.measures.translation import Evaluation
-    from regard.tasks.reader import Filling, Labelled, Text
     from regard.tasks.restore import Restored
     from regard.tasks.tag import Tagged
     from regard.tasks.translate import Translate
     from regard.tasks.words import Words
-    from regard.tasks.writer import Output
+    from regard.tasks.writing_task import Output
 
 ItemT = TypeVar("ItemT", contravariant=True)
 AnswerT = TypeVar("AnswerT")
@@ -140,15 +144,23 @@ class Pipeline:
         Raises:
             InputError: The model has no tokenizer, or reads images.
         """
-        if self.reads_images:
-            raise InputError(self.name, got="a model of images", expected="one that reads text")
-        found: Vocabulary = self.processor
-        return found
+        vocabulary: Vocabulary = self.processor
+        if not vocabulary.vocabulary_sizes:
+            got = f"a model of {self.reader.nouns}"
+            raise InputError(self.name, got=got, expected="one that reads text")
+        return vocabulary
+
+    @property
+    def reader(self) -> Any:
+        """What reads the items: a tokenizer or an image reader; without one, its class."""
+        if self._vocabulary is None:
+            return READERS[self.model.config.reads].reader
+        return self._vocabulary.source
 
     @property
     def reads_images(self) -> bool:
         """Whether the model reads images, given as paths, bytes, Pillow images or arrays."""
-        return bool(self.model.config.reads == "images")
+        return bool(self.reader.has_grid)
 
     def tokens(self, text: str, *, target: bool = False) -> list[Token]:
         """The tokens of a text, as the model reads it.
@@ -162,7 +174,8 @@ class Pipeline:
     @cached_property
     def task(self) -> Any:
         """The task of the model: encodes inputs, decodes outputs, computes losses."""
-        return TASKS[self.recipe.task].task_class.for_trained_model(self.recipe, self.processor)
+        task_class = TASKS[self.recipe.task].class_for(self.recipe.model)
+        return task_class.for_trained_model(self.recipe, self.processor)
 
     def translator(self) -> Translate:
         """The task of the model, if it is translation.
@@ -193,69 +206,66 @@ class Pipeline:
         Raises:
             InputError: The model does not have this verb, or an item or option is not valid.
         """
-        verb = self._verb(name)
+        verb, reader = self._verb(name), self.reader
         read, settings = verb.read(positions, options)
         if isinstance(items, Iterator):
             items = list(items)
-        if self.reads_images:
-            one = self.processor.source.is_one(items)
-        else:
-            if not hasattr(items, "__iter__") or isinstance(items, bytes):
-                raise InputError(name, got=items, expected="a text or several texts")
-            some = items if is_ids(items) or isinstance(items, str) else [*items][:1]
-            if verb.takes_ids and (is_ids(some) or (some and is_ids(some[0]))):
-                return self._run_ids(verb, items, mask, read, settings)
-            one = verb.is_single(items)
+        if verb.takes_ids and reader.are_ids(items):
+            return self._run_ids(verb, items, mask, read, settings)
+        is_one = reader.is_one(name, items, verb.is_single)
         if mask is not None:
-            got = "images" if self.reads_images else "texts"
-            raise InputError("mask", got=f"{got} as items", expected="token ids")
-        answers = self.answers(verb, [items] if one else list(items), read, settings)
-        return verb.value(answers[0]) if one else verb.together(answers, read)
+            raise InputError("mask", got=f"{reader.nouns} as items", expected="token ids")
+        encoded = self.read(verb, [items] if is_one else list(items), read)
+        answers = self.answers(verb, encoded, read, settings)
+        return verb.value(answers[0]) if is_one else verb.together(answers, read)
 
-    def answers(
-        self, verb: Verb, items: Sequence[Any], options: Options, settings: Mapping[str, Any]
-    ) -> Any:
-        """The complete answers of the task, one per item: n-best lists, probabilities, positions.
+    def read(self, verb: Verb, items: Sequence[Any], options: Options) -> list[Encoded]:
+        """Reads the items of a verb, each once.
 
         Args:
             verb: The verb.
             items: Texts or images.
             options: The checked options of the verb.
+
+        Raises:
+            InputError: The model cannot read an item.
+        """
+        self.reader.check(verb.name, items, verb.takes)
+        task = self._task_of(verb.name)
+        encoded: list[Encoded] = getattr(task, verb.reading)(
+            self.model, items, **_task_options(options)
+        )
+        return encoded
+
+    def answers(
+        self, verb: Verb, encoded: Sequence[Encoded], options: Options, settings: Mapping[str, Any]
+    ) -> Any:
+        """The complete answers of the task, one per item: n-best lists, probabilities, positions.
+
+        Args:
+            verb: The verb.
+            encoded: The items, from `read`.
+            options: The checked options of the verb.
             settings: Decoding settings that replace those of the recipe.
         """
-        self._check_items(verb, items)
+        warn_truncated(encoded)
         task, model = self._task_of(verb.name), self._model(options.knock_out)
         decode = [self.decoding(**verb.decode_settings(options, settings))] if verb.decode else []
-        return getattr(task, verb.name)(model, items, *decode, **_task_options(options))
+        return getattr(task, verb.name)(model, encoded, *decode, **_task_options(options))
 
     def stream_answer(
-        self, verb: Verb, item: Any, options: Options, settings: Mapping[str, Any]
+        self, verb: Verb, encoded: Encoded, options: Options, settings: Mapping[str, Any]
     ) -> Iterator[str]:
         """Yields the answer to one item piece by piece while it is decoded; see `answers`.
 
         If the task cannot stream, the answer is computed at once and its lines are yielded.
         """
-        self._check_items(verb, [item])
         task, model = self._task_of(verb.name), self._model(options.knock_out)
-        if not hasattr(task.task_for(item), "stream"):
-            [answer] = self.answers(verb, [item], options, settings)
+        if not hasattr(task.task_for(encoded.item), "stream"):
+            [answer] = self.answers(verb, [encoded], options, settings)
             return iter(verb.lines(answer))
         config = self.decoding(**verb.decode_settings(options, settings))
-        return task.stream(model, item, config, **_task_options(options))
-
-    def check(self, verb: Verb, item: Any, options: Options) -> None:
-        """Raises an error if the model cannot read an item; warns if part of it is ignored."""
-        self._check_items(verb, [item])
-        self._task_of(verb.name).check(self.model, item, **_task_options(options))
-
-    def item(self, verb: Verb, line: str) -> Any:
-        """Converts a line of a file, or an argument, to an item: a text, or an image's path."""
-        return line if self.reads_images else verb.item(line)
-
-    def _check_items(self, verb: Verb, items: Any) -> None:
-        """Raises an error for what is no text; images are checked when they are read."""
-        if not self.reads_images:
-            check_texts(verb.name, items, verb.takes)
+        return task.stream(model, encoded, config, **_task_options(options))
 
     def _verb(self, name: str) -> Verb:
         return every_verb().get(name) or self._refuse(name)
@@ -264,11 +274,12 @@ class Pipeline:
         """The task that implements a verb: the model's own, or another that the model can do."""
         # Of a published encoder-decoder it is not known whether it translates.
         known = name in self.verbs or self.recipe.data.example_type == "nothing"
-        if known and hasattr(TASKS[self.recipe.task].task_class, name) and hasattr(self.task, name):
+        config = self.model.config
+        if known and hasattr(TASKS[self.recipe.task].class_for(config), name):
             return self.task
         if name not in self.verbs:
             self._refuse(name)
-        return TASKS[self.verbs[name]].task_class(self.processor)
+        return TASKS[self.verbs[name]].class_for(config)(self.processor)
 
     def _refuse(self, name: str) -> NoReturn:
         known = [*self.verbs]
@@ -320,13 +331,13 @@ class Pipeline:
     ) -> Any:
         rows, _ = rows_of(items, mask)
         model = self._model(options.knock_out)
-        found: Any
+        results: Any
         if verb.decode:
             config = self.decoding(**verb.decode_settings(options, settings))
-            found = generate_ids(model, self._vocabulary, rows, config)
+            results = generate_ids(model, self._vocabulary, rows, config)
         else:
-            found = embed_ids(model, rows, pool=options.pool, normalise=options.normalise)
-        return found[0] if is_ids(items) else found
+            results = embed_ids(model, rows, pool=options.pool, normalise=options.normalise)
+        return results[0] if is_ids(items) else results
 
     def outputs(self, texts: Sequence[str], **options: Any) -> list[list[Output]]:
         """The n best translations of each sentence, with log-probabilities and scores.
@@ -337,7 +348,8 @@ class Pipeline:
                 sentence must begin with.
         """
         verb = self._verb("translate")
-        return self.answers(verb, texts, *verb.read((), options))
+        read, settings = verb.read((), options)
+        return self.answers(verb, self.read(verb, texts, read), read, settings)
 
     def stream(self, text: str, **options: Any) -> Iterator[str]:
         """Yields the translation so far while it is decoded; the last text is complete.
@@ -351,8 +363,7 @@ class Pipeline:
         Raises:
             InputError: As for `translate`, before anything is computed.
         """
-        verb = self._verb("translate")
-        return accumulate(self.stream_answer(verb, text, *verb.read((), options)))
+        return accumulate(self._streamed("translate", text, options))
 
     def write(self, prompt: str, **options: Any) -> Iterator[str]:
         """Yields the continuation of a prompt piece by piece; no piece is revised later.
@@ -361,8 +372,13 @@ class Pipeline:
             prompt: The text to continue.
             **options: As for `generate`.
         """
-        verb = self._verb("generate")
-        return self.stream_answer(verb, prompt, *verb.read((), options))
+        return self._streamed("generate", prompt, options)
+
+    def _streamed(self, name: str, text: str, options: Mapping[str, Any]) -> Iterator[str]:
+        verb = self._verb(name)
+        read, settings = verb.read((), options)
+        [encoded] = self.read(verb, [text], read)
+        return self.stream_answer(verb, encoded, read, settings)
 
     def decoding(self, **changes: Any) -> DecodeConfig:
         """The decoding settings of the recipe with some changes, checked.
@@ -410,8 +426,8 @@ class Pipeline:
         if not TASKS[self.recipe.task].head or not hasattr(self.task, "measure"):
             raise InputError(f"{self.name}", got=f"a model for {self.recipe.task}",
                              expected="one for classify, tag or answer")  # fmt: skip
-        found: Measures = self.task.measure(self.model, examples)
-        return found
+        measures: Measures = self.task.measure(self.model, examples)
+        return measures
 
     def words(
         self, word: str, sentences: Sequence[str], *, layer: int | None = None, count: int = 5
@@ -429,8 +445,8 @@ class Pipeline:
         """
         from regard.tasks.words import compare
 
-        check_texts("words", [word, *sentences])
         tokenizer = self.vocabulary.source
+        tokenizer.check("words", [word, *sentences])
         return compare(self.model, tokenizer, word, sentences, layer=layer, count=count)
 
     def logits(self, ids: Any, target_ids: Any = None, *, mask: Any = None) -> Any:
@@ -453,6 +469,9 @@ class Pipeline:
             batch (batch, length, vocab) with zeros at padding. A head with other outputs replaces
             `vocab`, and a classifier returns one row per text: (texts, classes).
         """
+        source = self.reader.given(ids)
+        if source is not None:
+            return logits_of_input(self.model, source)
         return logits_of(self.model, ids, target_ids, mask)
 
     def look(
@@ -482,8 +501,7 @@ class Pipeline:
         """
         from regard.explain.look import look_of
 
-        if not self.reads_images:
-            check_texts("look", [text], are_texts)
+        self.reader.check("look", [text], are_texts)
         if (target is not None or decode) and self.model.config.sides == 1:
             raise InputError(
                 "look", got="a target or a search", expected="a text alone, for a single stack"
@@ -499,8 +517,8 @@ class Pipeline:
             target=target,
             allow_unknown=allow_unknown,
         )
-        found = look_of(trace, text, model=self.name, without=removed)
-        return replace(found, original=True) if original else found
+        look = look_of(trace, text, model=self.name, without=removed)
+        return replace(look, original=True) if original else look
 
     def hide_patches(
         self,
@@ -531,10 +549,10 @@ class Pipeline:
         Raises:
             InputError: The model does not classify images, or has no such layer or head.
         """
-        from regard.explain.hiding import Hiding
-        from regard.explain.image_tests import ImageMap, hide_in_all
+        from regard.explain.images.hiding import Hiding
+        from regard.explain.images.tests import ImageMap, hide_in_all
 
-        if not self.reads_images:
+        if not self.reader.has_grid:
             raise InputError(self.name, got="a model of text", expected="a model of images")
         self._check_attends("hide_patches")
         self.model.require_head("classes")
@@ -571,8 +589,8 @@ class Pipeline:
         from regard.explain.heads import summarise
 
         self._check_attends("heads")
-        kind = TASKS[self.recipe.task].task_class
-        ids_alone = self._vocabulary is None and not any(isinstance(each, str) for each in texts)
+        kind = TASKS[self.recipe.task].class_for(self.model.config)
+        ids_alone = self._vocabulary is None and not any(isinstance(text, str) for text in texts)
         task = kind(None) if ids_alone and kind.takes_ids else self.task
         head_batches = task.head_batches(self.model, texts)
         return summarise(self.model, head_batches, progress=progress)
@@ -608,12 +626,12 @@ class Pipeline:
         overlap = self.overlap(pairs)
         if overlap is not None and (warning := overlap.warning()):
             _logger.warning("warning: %s", warning)
-        found = task.measure(
+        evaluation = task.measure(
             self.model, pairs, self.decoding(**decode), lowercase=lowercase, on_progress=on_progress
         )
         if not allow_unknown:
-            found.check()
-        return found
+            evaluation.check()
+        return evaluation
 
     def overlap(self, examples: Any) -> Overlap | None:
         """About how many examples were in the training data of the model.
@@ -629,7 +647,7 @@ class Pipeline:
 
     def quantised(self) -> Pipeline:
         """A copy of the pipeline with 8-bit weights, for inference only: not to train or save."""
-        from regard.layers.kernels.int8 import quantise
+        from regard.models.quantise import quantise
 
         twin = Pipeline(quantise(self.model), self._vocabulary, self.recipe, self.name, self.seen)
         twin.parameters, twin.precision = self.parameters, "int8"

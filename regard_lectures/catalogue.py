@@ -186,8 +186,8 @@ class Figure:
         paint: Callable[..., Drawing] = self._function(self.name)
         from torch.random import fork_rng
 
+        from regard.draw.sheet import Medium
         from regard.explain.drawing import drawn_for
-        from regard.explain.sheet import Medium
 
         medium = Medium(paper=paper, details=details)
         # a figure sets its own seed: keep the caller's random state

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from regard.data.grammar import corpus as grammar
 from regard.data.sources import load_splits
+from regard.data.synthetic.grammar import corpus as grammar
 from regard.data.text.pairs import Splits
 from regard.errors import InputError, Interrupted
 from regard.explain.look import Look, compare

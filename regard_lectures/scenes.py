@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.explain.maps import visible
+from regard.draw.labels import visible
 from regard.explain.names import in_words
 from regard_lectures.steps import Steps
 

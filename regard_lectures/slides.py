@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.explain.colours import Colours, diverging
+from regard.draw.colours import Colours, diverging
 from regard.explain.page import escaped, fill_template
 from regard_lectures.scenes import Scene, SceneRow, Vector, written
 

@@ -15,15 +15,15 @@ import typer.main
 from torch import Tensor, nn
 
 from regard.data import sources
-from regard.data.input import Ragged
 from regard.data.text.pairs import Splits
+from regard.inputs.arrays import Ragged
 from regard.layers import Attention, Block
 from tests.commands import regard
 from tests.digits import digits_run
 
 __all__ = ["digits_run", "regard"]
 
-os.environ["REGARD_KERNELS"] = "never"  # compiled ones are tested in tests/layers/test_few.py
+os.environ["REGARD_KERNELS"] = "never"  # tests/kernels/test_small_batches.py has the compiled ones
 torch.set_num_threads(1)  # the models here are too small to share between cores
 hypothesis.settings.register_profile(
     "tests",

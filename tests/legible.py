@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from regard.explain.sheet import SMALLEST, TEXT, WIDTH, style
+from regard.draw.sheet import SMALLEST, TEXT, WIDTH, style
 
 
 def texts(figure: Figure) -> list[tuple[Text, float]]:

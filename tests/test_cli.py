@@ -236,8 +236,8 @@ def test_what_needs_no_model_does_not_load_torch(tmp_path: Path, command: str) -
 
 NOT_FOR_TRANSLATING = (
     "sacrebleu", "matplotlib", "PIL", "rich", "regard.explain", "regard.watch", "regard_lectures",
-    "regard.data.grammar", "regard.data.jobs",
-    "regard.cost", "regard.hub.folder", "regard.hub.tables", "regard.tokens.published",
+    "regard.data.synthetic.grammar", "regard.data.synthetic.jobs",
+    "regard.cost", "regard.hub.folder", "regard.hub.tables", "regard.inputs.text.published",
     "regard.train.trainer", "regard.train.optim", "regard.tasks.words",
 )  # fmt: skip
 

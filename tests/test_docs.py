@@ -20,7 +20,7 @@ from regard import __all__ as public
 from regard import layers
 from regard.cli.commands import app
 from regard.models import FAMILIES
-from regard.tasks.entries import TASKS, every_verb
+from regard.tasks.specs import TASKS, every_verb
 from tests.commands import Result
 
 ROOT = Path(__file__).parent.parent
@@ -175,8 +175,8 @@ def test_every_key_of_a_recipe_is_on_the_reference_page() -> None:
         ToyData,
     )
     from regard.decode.config import DecodeConfig
+    from regard.inputs.text.config import TokensConfig
     from regard.models.families import CONFIGS
-    from regard.tokens.config import TokensConfig
     from regard.train.config import StartConfig, TrainConfig
     from regard.vectors.recipe import (
         SentencesData,

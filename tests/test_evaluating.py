@@ -157,8 +157,8 @@ def test_a_limit_takes_evenly_spread_examples(regard, run, monkeypatch):
     monkeypatch.setattr(
         type(p.task),
         "predict",
-        lambda self, model, sources, *a, **k: (
-            decoded.extend(sources) or predict(self, model, sources, *a, **k)
+        lambda self, model, encoded, *a, **k: (
+            decoded.extend(text.item for text in encoded) or predict(self, model, encoded, *a, **k)
         ),
     )
     said = regard("eval", "run", "--split", "train", "--limit", "5", "--allow-unknown")

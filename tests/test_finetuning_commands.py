@@ -144,7 +144,7 @@ def test_a_vocabulary_without_a_begin_symbol_is_learned_with_and_asked(regard, t
     done(regard("train", "own/generate", "start.folder=qwen", *GPT, *SHORT, "-o", "run"))
     done(regard("generate", "run", "the cat", "--tokens", "3"))
     p = load("run")
-    nothing = p.task.encode_prompt("", 40, p.decoding(max_length=3))
+    nothing = p.task.read(p.model, [""])[0].values
     assert nothing == [p.vocabulary.source.end]  # what ended the text before
     assert len(p.generate(nothing, max_length=3)) <= 3
 

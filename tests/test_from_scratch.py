@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import regard
-from regard.data.grammar import corpus
+from regard.data.synthetic.grammar import corpus
 from regard.recipes.shelf import shipped
 
 FILE = Path(__file__).parents[1] / "examples" / "transformer_from_scratch.py"

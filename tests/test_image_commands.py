@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from regard.data.config import DigitsData
-from regard.data.images.digits import CLASSES, splits
+from regard.data.synthetic.digits import CLASSES, splits
 from regard.errors import InputError
 from regard.layers import Tap
 from regard.runs.load import load
@@ -151,7 +151,8 @@ def test_python_takes_what_the_command_takes_and_arrays(pipeline, tmp_path):
 
 def test_logits_take_pixels_as_the_reader_gives_them(pipeline):
     drawn = drawings()[:6]
-    read = pipeline.processor.source.read([image for _, image in drawn])
+    reader = pipeline.processor.source
+    read = reader.collate(reader.read([image for _, image in drawn]))
     logits = pipeline.logits(read.values)
     assert logits.shape == (6, 10)
     found = pipeline.classify([image for _, image in drawn])
@@ -190,7 +191,8 @@ def test_look_draws_the_row_of_the_class_token(regard, digits_run, files, tmp_pa
     choice = seen.choose(layer=1, head=2)
     assert (choice.kind, choice.row) == ("picture", 0)
     tap = Tap("encoder.1.self.weights")
-    pipeline.model.hidden(pipeline.processor.source.read([tmp_path / files[3]]), tap)
+    reader = pipeline.processor.source
+    pipeline.model.hidden(reader.collate(reader.read([tmp_path / files[3]])), tap)
     recorded = tap.records["encoder.1.self.weights"][0, 2, 0]  # of [CLS]
     assert np.allclose(choice.map.seen(2)[0], recorded, atol=1e-6)
     assert seen.choose(word="1,2").row == 1 + 4 + 2

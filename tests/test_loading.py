@@ -15,14 +15,14 @@ import pytest
 import safetensors.torch
 import torch
 
+from regard.checkpoint import run as checkpoint
+from regard.checkpoint.run import Best, Snapshot
 from regard.errors import InputError
 from regard.hub.exchange import recipe_of
 from regard.models import GPTConfig, build, describe
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
 from regard.runs.load import load, outline, vocabulary
-from regard.train.checkpoint import run as checkpoint
-from regard.train.checkpoint.run import Best, Snapshot
 from tests import tiny_bert
 
 IDS = [3, 5, 7, 2]

@@ -9,8 +9,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 import regard
-from regard.data.input import Ragged
 from regard.errors import FoundProblems, InputError
+from regard.inputs.arrays import Ragged
 from regard.layers import Tap, knock_out
 from regard.models import TransformerConfig, build
 from regard.pipeline import Pipeline

@@ -11,8 +11,8 @@ from PIL import Image
 
 from regard.data.images.decoding import decode
 from regard.data.images.listing import Entry
-from regard.data.images.reader import ImageReader
-from regard.data.images.scenes import make_scene
+from regard.data.synthetic.scenes import make_scene
+from regard.inputs.images.reader import ImageReader
 from regard.runs.load import load
 from tests.commands import is_refused
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import regard
-from regard.data.grammar import corpus as grammar
 from regard.data.sources import pairs_of
+from regard.data.synthetic.grammar import corpus as grammar
 from regard.data.text.pairs import Pair
 from regard.errors import FoundProblems, InputError
 from regard.pipeline import Pipeline
@@ -100,7 +100,7 @@ def test_precisions_are_named_and_known(pipeline: Pipeline, in_8_bits: Pipeline)
 def test_weights_that_do_not_fit_are_refused_before_they_take_memory(
     pipeline: Pipeline, tmp_path: Path, size: str, value: int, said: str
 ) -> None:
-    from regard.train.checkpoint import run as checkpoint
+    from regard.checkpoint import run as checkpoint
 
     snapshot = pipeline._snapshot()
     model = {**snapshot.config["model"], size: value}

@@ -12,8 +12,8 @@ import torch
 import regard
 from regard.cost.names import RECIPES, published_models
 from regard.cost.plan import PAPER, measure_rate, paper_training_flops, plan, training_flops
-from regard.data.input import Ragged
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
 from regard.models import SIZES, TransformerConfig, build
 from regard.models.families import CONFIGS
 from regard.recipes import recipe as recipes

@@ -145,7 +145,7 @@ def test_recipes_need_only_the_configs_and_are_found_in_a_package_that_is_not_a_
     with ZipFile(tmp_path / "regard.zip", "w") as archive:
         light = ("recipes", "runtime", "models/families")
         rooms = [file for room in light for file in package.glob(f"{room}/*.py")]
-        rooms += [package / f"tasks/{name}.py" for name in ("__init__", "entries", "verbs")]
+        rooms += [package / f"tasks/{name}.py" for name in ("__init__", "specs", "verbs")]
         configs, yaml = package.glob("*/config.py"), package.rglob("*.yaml")
         for file in [*package.glob("*.py"), *rooms, *configs, *yaml]:
             archive.write(file, file.relative_to(package.parent))

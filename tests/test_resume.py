@@ -8,9 +8,9 @@ import shutil
 import pytest
 
 import regard as package
+from regard.checkpoint.folder import CHECKPOINTS
 from regard.errors import InputError
 from regard.runs.resume import recipe_and_run
-from regard.train.checkpoint.folder import CHECKPOINTS
 from tests.commands import is_refused
 
 

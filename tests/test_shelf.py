@@ -14,7 +14,7 @@ import pytest
 from regard.cost.count import parameters
 from regard.data import sources
 from regard.errors import InputError
-from regard.models.sketch import sketch
+from regard.models.meta_model import sketch
 from regard.recipes import recipe as recipes
 from regard.recipes.shelf import CARD, bytes_of, card_of, is_model, shipped
 from regard.runs.load import load, outline

@@ -75,8 +75,9 @@ def test_the_recurrent_translator_aligns_words_and_needs_its_alignment(model):
     greedy = translator.decoding(beam=1)
 
     def right(*edits):
-        texts = [pair.source for pair in pairs]
-        found = translator.task.predict(translator.model, texts, greedy, tap=Tap(edits=edits))
+        task, texts = translator.task, [pair.source for pair in pairs]
+        encoded = task.read(translator.model, texts)
+        found = task.predict(translator.model, encoded, greedy, tap=Tap(edits=edits))
         return sum(best.text == pair.target for [best], pair in zip(found, pairs, strict=True))
 
     assert right() >= 17

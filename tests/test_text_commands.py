@@ -15,12 +15,13 @@ import pytest
 import torch
 
 from regard import cli
+from regard.checkpoint.run import write_folder
 from regard.cli import line_processor
 from regard.cli.line_processor import read_lines
-from regard.data.input import Ragged
 from regard.data.text import records
 from regard.data.text.labelled import read_labelled
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
 from regard.layers import Tap, knock_out
 from regard.layers.tap.without import without
 from regard.pipeline import Pipeline
@@ -29,7 +30,6 @@ from regard.runs.evaluate import first_try
 from regard.runs.load import load, vocabulary
 from regard.runtime import progress
 from regard.tasks import Translate, generate
-from regard.train.checkpoint.run import write_folder
 from tests import tiny_t5
 from tests.commands import Result, is_refused
 from tests.test_other_peoples_models import add_tokenizer

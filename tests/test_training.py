@@ -19,6 +19,7 @@ import pytest
 import torch
 
 import regard
+from regard.checkpoint import run as checkpoint
 from regard.cli import main
 from regard.errors import InputError
 from regard.models import parse_description
@@ -29,9 +30,8 @@ from regard.runs.train import _facts, flatten, train
 from regard.runtime import device as runtime
 from regard.tasks import Translate
 from regard.train import step as shards
-from regard.train.checkpoint import run as checkpoint
 from regard.train.log import read_metrics
-from tests.train.test_checkpoint import forge
+from tests.checkpoint.test_checkpoint import forge
 
 SMALL = {
     "data": {"pairs": 200, "held_out": 20, "longest": 5},

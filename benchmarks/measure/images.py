@@ -16,7 +16,7 @@ from benchmarks.measure.results import Bar
 from benchmarks.measure.work import WorkFile
 from regard.cost.count import forward_flops
 from regard.models import ViTConfig
-from regard.models.sketch import sketch
+from regard.models.meta_model import sketch
 
 IMAGES = (1, 8)
 """The numbers of images classified at once."""
@@ -79,8 +79,8 @@ class Classify:
         """Load the model, and draw the images."""
         import torch
 
-        from regard.data.input import Dense
         from regard.hub.folder import read_model
+        from regard.inputs.arrays import Dense
         from regard.runtime.device import setup
 
         setup(threads, 0)
@@ -112,19 +112,19 @@ class TrainImages:
 
         from benchmarks.measure.ours import make_trainer
         from regard.data.batch import Batch
-        from regard.data.images.reader import ImageReader
-        from regard.data.input import Dense, Ragged
         from regard.hub.folder import read_model
+        from regard.inputs.arrays import Dense, Ragged
+        from regard.inputs.images.reader import ImageReader
+        from regard.inputs.text import Processor
         from regard.runtime.device import setup
-        from regard.tasks.pictures import ClassifyPictures
-        from regard.tokens import Processor
+        from regard.tasks.classify_images import ClassifyImages
 
         setup(threads, 0)
         work = ImageWork.read(self.work)
         model = read_model(Path(work.weights))
         height, width = work.config.image
         # The reader is unused, since pixels are given.
-        task = ClassifyPictures(Processor(ImageReader(height=height, width=width)))
+        task = ClassifyImages(Processor(ImageReader(height=height, width=width)))
         source = Dense(torch.from_numpy(random_images(work.model, work.count)))
         labels = torch.tensor(random_labels(work.model, work.count))
         self.batch = Batch(source, Ragged(labels, (1,) * work.count), tuple(range(work.count)))

@@ -15,7 +15,7 @@ from regard.models import TransformerConfig
 
 if TYPE_CHECKING:
     from regard.data.batch import Batch
-    from regard.data.input import Ragged
+    from regard.inputs.arrays import Ragged
     from regard.layers import Tap
     from regard.models.config import ModelConfig
     from regard.train.trainer import Trainer
@@ -60,7 +60,7 @@ def in_precision(model: Any, precision: str) -> Any:
     """The model itself for float32, a copy in 8 bits for int8."""
     if precision == "float32":
         return model
-    from regard.layers.kernels.int8 import quantise
+    from regard.models.quantise import quantise
 
     return quantise(model)
 
@@ -103,10 +103,10 @@ class Train:
         from benchmarks.measure.work import Work
         from regard.data.text.encoded import make_batch
         from regard.data.text.pairs import Pair
+        from regard.inputs.text import TokensConfig, learn
         from regard.models import build
         from regard.runtime.device import setup
         from regard.tasks.translate import Translate
-        from regard.tokens import TokensConfig, learn
 
         setup(threads, 0)
         work = Work.read(self.work)
@@ -167,8 +167,8 @@ class Decode:
 
     def hypotheses(self, count: int) -> list[tuple[list[int], float]]:
         """Tokens and log-probability for each of the first `count` sentences, in one batch."""
-        from regard.data.input import Ragged
         from regard.decode import decode
+        from regard.inputs.arrays import Ragged
 
         source = Ragged.of(self.sources[:count])
         found = decode(self.model, source, self.symbols, self.config)
@@ -193,7 +193,7 @@ class Encode:
         """Build the model and random tokens."""
         import torch
 
-        from regard.data.input import Ragged
+        from regard.inputs.arrays import Ragged
         from regard.runtime.device import setup
 
         if self.look not in LOOKS:

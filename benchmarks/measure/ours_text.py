@@ -28,11 +28,11 @@ class TrainText:
         """Build a model with initial weights, the trainer, and the batch."""
         from benchmarks.measure.texts import TextWork
         from regard.data.batch import Batch
-        from regard.data.input import Ragged
+        from regard.inputs.arrays import Ragged
+        from regard.inputs.text import TokensConfig, learn_plain
         from regard.models import build
         from regard.runtime.device import setup
         from regard.tasks.generate import Generate
-        from regard.tokens import TokensConfig, learn_plain
 
         setup(threads, 0)
         work = TextWork.read(self.work)
@@ -181,35 +181,25 @@ class Embed:
     def prepare(self, threads: int) -> None:
         """Build a model with random weights, and the tokenized sentences."""
         from benchmarks.measure.texts import TextWork
+        from regard.inputs.reader import Encoded
+        from regard.inputs.text import TokensConfig, learn_plain
         from regard.runtime.device import setup
+        from regard.tasks.embed import Embed
+        from regard.tasks.encoder_task import READING
 
         setup(threads, 0)
         work = TextWork.read(self.work)
         self.model = ready_model(work.config, work.vocab)
-        self.count, self.reader = len(work.texts), _reader(work.texts)
+        # Tokenized before, so that tokenization is not timed.
+        self.sentences = [Encoded("", list(ids), [0] * len(ids)) for ids in work.texts]
+        self.task = Embed(learn_plain(["a b"], TokensConfig(kind="words"), READING))
 
     def vectors(self) -> Tensor:
         """The mean-pooled sentence vectors of length 1: (sentences, dim)."""
-        found: Tensor = self.reader.embed(self.model, [""] * self.count)
-        return found
+        vectors: Tensor = self.task.embed(self.model, self.sentences)
+        return vectors
 
     def measure(self, case: str) -> float:
         """Embed all sentences; returns their number."""
         del case
         return len(self.vectors())
-
-
-def _reader(sentences: Any) -> Any:
-    """The reader behind `embed` with tokenized sentences, so that tokenization is not timed."""
-    from regard.tasks.fill import Fill
-    from regard.tasks.reader import EncodedText, Reader
-    from regard.tokens import TokensConfig, learn_plain
-
-    ready = [EncodedText(list(ids), [0] * len(ids)) for ids in sentences]
-
-    class Ready(Reader):
-        def read(self, texts: Any, longest: int, *, symbols: bool = False) -> list[EncodedText]:
-            del texts, longest, symbols
-            return ready
-
-    return Ready(learn_plain(["a b"], TokensConfig(kind="words"), Fill.around))

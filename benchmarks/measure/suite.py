@@ -19,10 +19,10 @@ from regard.cost.count import TRAINING
 from regard.data.config import Files
 from regard.data.sources import load_splits
 from regard.errors import InputError
+from regard.inputs.text import learn
 from regard.models import BertConfig, GPTConfig, TransformerConfig
 from regard.recipes import recipe as recipes
 from regard.runtime.files import cleaned_up
-from regard.tokens import learn
 
 OURS, INT8, UNTAPPED = "Regard", "Regard int8", "Regard, not looking"
 VOCAB = 16_000

@@ -16,9 +16,9 @@ import numpy as np
 
 from benchmarks.measure.work import WorkFile, like_multi30k
 from regard.cost.count import forward_flops
+from regard.inputs.text.kinds import BEGIN, END
 from regard.models.config import ModelConfig
-from regard.models.sketch import sketch
-from regard.tokens.kinds import BEGIN, END
+from regard.models.meta_model import sketch
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ from regard.data.order import training_batches
 from regard.data.text.encoded import EncodedPairs
 from regard.data.text.files import load_pairs
 from regard.data.text.pairs import Pair
+from regard.inputs.text import TokensConfig, Vocabulary, learn
+from regard.inputs.text.kinds import BEGIN, END, PAD, SPECIAL
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
-from regard.models.sketch import sketch
+from regard.models.meta_model import sketch
 from regard.runtime.files import write_file
-from regard.tokens import TokensConfig, Vocabulary, learn
-from regard.tokens.kinds import BEGIN, END, PAD, SPECIAL
 
 Ids = tuple[list[int], list[int]]
 """The ids of source and target of a sentence pair."""

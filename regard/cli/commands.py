@@ -363,7 +363,7 @@ def env(
 
     found = describe(kernels=kernels)
     if kernels:
-        from regard.layers.kernels.few import state
+        from regard.kernels.small_batches import state
 
         found["few rows"] = state()
     print_result(_aligned(found), found, as_json=as_json)
@@ -440,8 +440,8 @@ def data_sample(
 
 def _sample_images(wanted: Any, split: str, count: int, out: Path | None, side: int) -> None:
     """Print the labels and captions of images; with a folder, write the images, too."""
-    from regard.data.images.reader import ImageReader
     from regard.data.images.sample import sampled, write_samples
+    from regard.inputs.images.reader import ImageReader
 
     (height, width), channels = wanted.model.image, wanted.model.channels
     if wanted.data.kind == "scenes":

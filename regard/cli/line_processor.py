@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from regard.cli.options import print_status
 from regard.data.text.records import LONGEST_LINE
@@ -27,13 +27,14 @@ BATCH_SIZE = 64
 
 
 @dataclass(frozen=True)
-class LineProcessor:
+class LineProcessor(Generic[T]):
     """Writes the answers of a command to texts.
 
     Attributes:
-        show: Computes the output for each of some texts, as pieces that are written in turn.
+        show: Computes the output for each of some texts, as pieces that are written in turn. It
+            gets the texts, and what `read` made of each.
         blank: The output in place of an answer for a text that cannot be used.
-        check: Raises `InputError` for a text that cannot be used, before any work is done.
+        read: Reads a text, once; raises `InputError` if it cannot be used.
         strict: Whether to stop at a line that cannot be used.
         batch_size: The maximal number of texts in one batch; None: all.
         ranked: Whether the output ranks the texts, instead of one answer per text.
@@ -42,9 +43,9 @@ class LineProcessor:
             than one item.
     """
 
-    show: Callable[[list[str]], Iterable[Iterable[str]]]
+    show: Callable[[list[str], list[T]], Iterable[Iterable[str]]]
     blank: Callable[[str], str]
-    check: Callable[[str], object] = lambda text: text
+    read: Callable[[str], T]
     strict: bool = False
     batch_size: int | None = BATCH_SIZE
     ranked: bool = False
@@ -63,16 +64,14 @@ class LineProcessor:
         if texts and source is not None:
             raise InputError("TEXT", got="texts and --input", expected="one of the two")
         if texts:
-            for text in texts:
-                self.check(text)
-            for _, some in _batches_of(texts, self.batch_size):
-                self._write(some)
+            lines = [(text, self.read(text)) for text in texts]
+            for _, batch in _batches_of(lines, self.batch_size):
+                self._write(batch)
         elif is_interactive(source):
             for _, [line] in read_lines(source):
                 with print_errors():
                     text = decode_text(line)
-                    self.check(text)
-                    self._write([text])
+                    self._write([(text, self.read(text))])
         else:
             self._stream(source)
 
@@ -82,25 +81,25 @@ class LineProcessor:
         if self.batch_size is None:
             batches = iter([(1, [line for _, lines in batches for line in lines])])
         for first, lines in batches:
-            read = [self._readable(first + place, line) for place, line in enumerate(lines)]
-            for start, some in _batches_of(read, self.batch_size):
-                self._answer(first + start, lines[start : start + len(some)], some)
+            read = [self._readable(first + i, line) for i, line in enumerate(lines)]
+            for start, batch in _batches_of(read, self.batch_size):
+                self._answer(first + start, lines[start : start + len(batch)], batch)
 
-    def _answer(self, first: int, lines: list[bytes], texts: list[str | None]) -> None:
+    def _answer(self, first: int, lines: list[bytes], texts: list[tuple[str, T] | None]) -> None:
         """Answers a batch of lines; if one of them causes an error, each line by itself.
 
         Args:
             first: The number of the first line.
             lines: The lines.
-            texts: Their texts; None for lines that cannot be used.
+            texts: Their texts, read; None for lines that cannot be used.
         """
-        good = [text for text in texts if text is not None]
+        usable = [text for text in texts if text is not None]
         try:
-            shown = list(self.show(good)) if good else []
+            shown = list(self._shown(usable)) if usable else []
         except InputError as error:
             if len(texts) > 1:
-                for place, text in enumerate(texts):
-                    self._answer(first + place, lines[place : place + 1], [text])
+                for i, text in enumerate(texts):
+                    self._answer(first + i, lines[i : i + 1], [text])
                 return
             self._refuse(first, str(error).splitlines()[0], error)
             texts, shown = [None], []
@@ -111,17 +110,19 @@ class LineProcessor:
         for block in blocks:
             _written(block)
 
-    def _write(self, texts: list[str]) -> None:
-        for block in self.show(texts):
+    def _shown(self, texts: list[tuple[str, T]]) -> Iterable[Iterable[str]]:
+        return self.show([text for text, _ in texts], [read for _, read in texts])
+
+    def _write(self, texts: list[tuple[str, T]]) -> None:
+        for block in self._shown(texts):
             _written(block)
 
-    def _readable(self, number: int, line: bytes) -> str | None:
-        """The text of a line; None if it is empty or cannot be used, the latter with a warning."""
+    def _readable(self, number: int, line: bytes) -> tuple[str, T] | None:
+        """The text of a line, read; None if it is empty or unusable, the latter with a warning."""
         try:
             text = decode_text(line)
             if text.strip():
-                self.check(text)
-                return text
+                return text, self.read(text)
         except UnicodeDecodeError as error:
             self._refuse(number, "not UTF-8", error)
         except InputError as error:

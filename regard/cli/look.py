@@ -29,7 +29,7 @@ from regard.cli.options import (
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.explain.hiding import Hiding, HidingReport
+    from regard.explain.images.hiding import Hiding, HidingReport
     from regard.explain.look import Choice, Look
     from regard.pipeline import Pipeline
 
@@ -126,12 +126,10 @@ def look(
         )  # fmt: skip
         _finish_test(report, out, as_json=as_json, quiet=quiet)
         return
-    _check_text(pipeline, text, allow_unknown=allow_unknown)
     search: dict[str, Any] = {} if beam is None else {"beam": beam}
-    # Unknown words were already checked above, so they are allowed here.
     seen = pipeline.look(
-        text, target=target, knock_out=knock_out or (), original=original, allow_unknown=True,
-        **search,
+        text, target=target, knock_out=knock_out or (), original=original,
+        allow_unknown=allow_unknown, **search,
     )  # fmt: skip
     assert out is not None
     choice = seen.choose(kind, number, head, word)
@@ -149,17 +147,9 @@ PICTURES = (".html", ".png", ".svg", ".pdf")
 
 
 def _hiding(share: float, fill: Any, draws: int, seed: int) -> Hiding:
-    from regard.explain.hiding import Hiding
+    from regard.explain.images.hiding import Hiding
 
     return Hiding(share, fill, draws, seed)
-
-
-def _check_text(pipeline: Pipeline, text: str, *, allow_unknown: bool) -> None:
-    from regard.tasks.task import check_texts
-
-    if not pipeline.reads_images:
-        check_texts("look", text)
-    pipeline.task.task_for(text).check(pipeline.model, text, allow_unknown=allow_unknown)
 
 
 def _images(pipeline: Pipeline, split: str | None, files: str | None, count: int) -> Any:
@@ -187,7 +177,7 @@ def _row(seen: Look, choice: Choice, text: str) -> dict[str, Any]:
         shown = {"queries": list(choice.map.queries), "keys": list(choice.map.keys)}
         row = {"text": text, "output": seen.target or None, "map": choice.short, **shown}
         return {**row, "weights": _numbers(weights)}
-    from regard.explain.patches import chosen_row, over_patches
+    from regard.explain.images.patches import chosen_row, over_patches
 
     weights = chosen_row(seen, choice)
     return {
@@ -242,7 +232,7 @@ def heads(
     if out is not None:
         picture_ending(out, (".png", ".svg", ".pdf"), "heads")
     pipeline = load_pipeline(place, threads, precision, device, dtype, kind=as_kind)
-    if out is not None and not pipeline.reads_images:
+    if out is not None and not pipeline.reader.has_grid:
         raise InputError("heads -o", got="a model of texts", expected="a model of images")
     named = parse_columns(columns or ())
     selection = Selection(split, files, "heads", pipeline.name, named)

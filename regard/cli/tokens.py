@@ -12,7 +12,7 @@ from regard.cli.options import AsJson, Input, Texts
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tokens import Tokenizer
+    from regard.inputs.text import Tokenizer
 
 LONGEST = 2**18
 """The most characters of a text: each token is a row of a table, with hundreds of bytes."""
@@ -55,7 +55,7 @@ def tokens(
     else:
         show = _cutter(names, sides, target=target, as_json=as_json)
     LineProcessor(
-        lambda some: [[f"{show(text)}\n"] for text in some],
+        lambda texts, _: [[f"{show(text)}\n"] for text in texts],
         lambda text: json.dumps({"text": text}, ensure_ascii=False) + "\n" if as_json else "\n",
         _check_length,
     ).run(texts, source)
@@ -80,7 +80,7 @@ def _side(place: str, *, target: bool) -> Tokenizer:
 
 def _decoder(tokenizer: Tokenizer, *, as_json: bool) -> Callable[[str], str]:
     """A function that formats a line of ids as text and tokens."""
-    from regard.tokens.listing import id_table, read_ids
+    from regard.inputs.text.listing import id_table, read_ids
 
     def show(line: str) -> str:
         ids = read_ids(tokenizer, line)
@@ -97,7 +97,7 @@ def _cutter(
     names: list[str], sides: list[Tokenizer], *, target: bool, as_json: bool
 ) -> Callable[[str], str]:
     """A function that formats the tokens of a text, of one tokenizer or of several in columns."""
-    from regard.tokens.listing import side_by_side, table, tokenize
+    from regard.inputs.text.listing import side_by_side, table, tokenize
 
     def show(text: str) -> str:
         if not text:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -35,17 +34,19 @@ from regard.cli.options import (
     silence_warnings,
 )
 from regard.errors import InputError
-from regard.tasks.entries import every_verb
+from regard.tasks.specs import every_verb
 from regard.tasks.verbs import Verb
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from regard.cli.line_processor import LineProcessor
+    from regard.inputs.reader import Encoded
     from regard.pipeline import Pipeline
 
 Strict = Annotated[bool, Option("--strict", help="Stop at a line that cannot be read.")]
 Stream = Annotated[bool, Option("--stream", help="Print the answer while it is generated.")]
+_logger = logging.getLogger(__name__)
 FILE = "_file"
 """The suffix of the name of an option whose value is read from a file."""
 
@@ -64,7 +65,7 @@ def command_of(verb: Verb) -> Callable[..., None]:
     def command(**given: Any) -> None:
         from regard.cli.line_processor import is_interactive
 
-        place, texts, source = (given.pop(key) for key in ("place", "texts", "source"))
+        model_name, texts, source = (given.pop(key) for key in ("model", "texts", "source"))
         switches = {key: given.pop(key, False) for key in ("strict", "as_json", "quiet", "stream")}
         silence_warnings(quiet=switches["quiet"])
         threads, precision = given.pop("threads"), given.pop("precision")
@@ -72,16 +73,17 @@ def command_of(verb: Verb) -> Callable[..., None]:
         kind = given.pop("as_kind", None)
         given = _with_files(verb, {key: value for key, value in given.items() if value is not None})
         options, settings = verb.read((), given)
-        pipeline = load_pipeline(place, threads, precision, device, dtype, kind=kind)
+        pipeline = load_pipeline(model_name, threads, precision, device, dtype, kind=kind)
         settings = verb.command_settings(options, settings, pipeline.recipe.decode)
         call = VerbCall(pipeline, verb, options, settings, **switches)
-        texts = call.with_files_of_folders(texts)
+        if texts and verb.ranks(options):
+            texts = pipeline.reader.files_in(texts, call.print_skipped)
         call.line_processor(whole=bool(texts) or not is_interactive(source)).run(texts, source)
 
     command.__name__, command.__doc__ = verb.name, verb.help
     parameters = list(_parameters(verb))
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
 
 
@@ -98,39 +100,11 @@ class VerbCall:
     quiet: bool = False
     stream: bool = False
 
-    def with_files_of_folders(self, texts: list[str] | None) -> list[str] | None:
-        """The arguments, with the images in a folder in place of its name, if images are ranked.
+    def print_skipped(self, message: str) -> None:
+        """Prints that a file is left out."""
+        print_status(message, quiet=self.quiet)
 
-        Files that are no whole images are left out with a warning.
-
-        Raises:
-            InputError: A folder has no images.
-        """
-        ranked = self.pipeline.reads_images and self.verb.ranks(self.options)
-        if not texts or not ranked:
-            return texts
-        from regard.data.images.listing import SUFFIXES
-
-        reader = self.pipeline.processor.source
-        found: list[str] = []
-        for text in texts:
-            if not Path(text).is_dir():
-                found.append(text)
-                continue
-            files = sorted(each for each in Path(text).rglob("*") if each.is_file())
-            images = [str(each) for each in files if each.name.lower().endswith(SUFFIXES)]
-            for image in images:
-                try:
-                    reader.pixels(image)  # decoded to the end: it may be cut short
-                except InputError as error:
-                    print_status(f"skipped: {error}".partition("\n")[0], quiet=self.quiet)
-                else:
-                    found.append(image)
-            if not images:
-                raise InputError(text, got="a folder without images", expected="some in it")
-        return found
-
-    def line_processor(self, *, whole: bool) -> LineProcessor:
+    def line_processor(self, *, whole: bool) -> LineProcessor[Encoded]:
         """The `LineProcessor` of the command.
 
         Args:
@@ -145,63 +119,57 @@ class VerbCall:
         return LineProcessor(
             self._stream_answers if streams else self._show,
             self._blank,
-            lambda text: self.pipeline.check(self.verb, self._item(text), self.options),
+            self._read,
             strict=self.strict,
             batch_size=1 if streams else batch_size,
             ranked=self.verb.ranks(self.options),
             quiet=self.quiet,
-            dash_is_lines=not self.pipeline.reads_images,
+            dash_is_lines=not self.pipeline.reader.dash_is_item,
         )
 
-    def _item(self, text: str) -> Any:
-        """Converts an argument or a line to an item.
+    def _read(self, text: str) -> Encoded:
+        """Reads an argument or a line; warns about its unknown words."""
+        item = self.pipeline.reader.item(text, self.verb.item)
+        [encoded] = self.pipeline.read(self.verb, [item], self.options)
+        if encoded.unknown:
+            _logger.warning("warning: the model does not know: %s", ", ".join(encoded.unknown))
+        return encoded
 
-        For a model that reads images, `-` means the image on standard input.
-        """
-        if self.pipeline.reads_images and text == "-":
-            return self._piped
-        return self.pipeline.item(self.verb, text)
-
-    @cached_property
-    def _piped(self) -> bytes:
-        """The bytes of the image on standard input."""
-        from regard.data.images.opening import MOST_BYTES
-
-        return b"" if sys.stdin is None else sys.stdin.buffer.read(MOST_BYTES + 1)
-
-    def _show(self, texts: list[str]) -> Iterable[Iterable[str]]:
+    def _show(self, texts: list[str], encoded: list[Encoded]) -> Iterable[Iterable[str]]:
         """The output lines of the answer to each text."""
-        options = self._allowing()
-        items = [self._item(text) for text in texts]
-        answers = self.pipeline.answers(self.verb, items, options, self.settings)
-        together = self.verb.together(answers, options) if self.verb.needs_all_items else answers
-        if self.verb.ranks(options):
-            texts = [each.text for each in together]
-        return [self._lines(text, answer) for text, answer in zip(texts, together, strict=True)]
+        answers = self.pipeline.answers(self.verb, encoded, self.options, self.settings)
+        if self.verb.needs_all_items:
+            answers = self.verb.together(answers, self.options)
+        if self.verb.ranks(self.options):
+            return [self._lines(answer.text, answer) for answer in answers]
+        rows = zip(texts, answers, encoded, strict=True)
+        return [self._lines(text, answer, read.unknown) for text, answer, read in rows]
 
-    def _lines(self, text: str, answer: Any) -> list[str]:
+    def _lines(self, text: str, answer: Any, unknown: Sequence[str] = ()) -> list[str]:
         if not self.as_json:
             return [f"{line}\n" for line in self.verb.shown(answer, self.options)]
-        return [self._json(text, row) for row in self.verb.rows(answer)]
+        return [self._json(text, row, unknown) for row in self.verb.rows(answer)]
 
-    def _json(self, text: str, row: dict[str, Any]) -> str:
-        row = {"file" if self.pipeline.reads_images else self.verb.key: text, **row}
+    def _json(self, text: str, row: dict[str, Any], unknown: Sequence[str]) -> str:
+        row = {self.pipeline.reader.key or self.verb.key: text, **row}
         if self.verb.lists_unknown:
-            row["unknown"] = self.pipeline.vocabulary.source.unknown_words(text)
+            row["unknown"] = list(unknown)
         return json.dumps(row, ensure_ascii=False) + "\n"
 
     def _blank(self, text: str) -> str:
         if self.as_json:
-            return self._json(text, dict(self.verb.empty_row))
+            lists = self.verb.lists_unknown
+            unknown = self.pipeline.vocabulary.source.unknown_words(text) if lists else ()
+            return self._json(text, dict(self.verb.empty_row), unknown)
         return "".join(f"{line}\n" for line in self.verb.blank(self.settings))
 
-    def _stream_answers(self, texts: list[str]) -> Iterable[Iterable[str]]:
+    def _stream_answers(self, texts: list[str], encoded: list[Encoded]) -> Iterable[Iterable[str]]:
         """The streamed answers to each text; errors are raised before the first is written."""
-        found = []
-        for text in texts:
-            grown = [self._stream_answer(text, settings) for settings in self._draws()]
-            found.append(piece for pieces in grown for piece in pieces)
-        return found
+        streams = []
+        for text, read in zip(texts, encoded, strict=True):
+            samples = [self._stream_answer(text, read, settings) for settings in self._draws()]
+            streams.append(piece for pieces in samples for piece in pieces)
+        return streams
 
     def _draws(self) -> Iterator[dict[str, Any]]:
         """Yields the decoding settings of each sample of one item; each has its own seed."""
@@ -209,8 +177,10 @@ class VerbCall:
         for sample in range(getattr(self.options, "samples", 1)):
             yield {**self.settings, "seed": first + sample} if sample else self.settings
 
-    def _stream_answer(self, text: str, settings: dict[str, Any]) -> Iterator[str]:
-        pieces = self.pipeline.stream_answer(self.verb, text, self._allowing(), settings)
+    def _stream_answer(
+        self, text: str, encoded: Encoded, settings: dict[str, Any]
+    ) -> Iterator[str]:
+        pieces = self.pipeline.stream_answer(self.verb, encoded, self.options, settings)
         first = next(pieces, "")  # raises errors before anything is written
 
         def write() -> Iterator[str]:
@@ -225,12 +195,6 @@ class VerbCall:
         goes_on = self.pipeline.model.config.sides == 1
         return self.verb.echoes_prompt and goes_on and not self.quiet
 
-    def _allowing(self) -> Any:
-        """The options with unknown words allowed, because `check` has already checked them."""
-        if not self.verb.lists_unknown:
-            return self.options
-        return self.options.model_copy(update={"allow_unknown": True})
-
 
 def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
     """Yields the parameters of the function of a verb's command, for typer."""
@@ -239,7 +203,7 @@ def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
     texts = Annotated[
         list[str] | None, Argument(metavar=f"[{verb.noun}]...", help="One or several.")
     ]
-    yield _keyword("place", ModelPath)
+    yield _keyword("model", ModelPath)
     yield _keyword("texts", texts, None)
     yield _keyword("source", Input, None)
     fields = dict(verb.options.model_fields)
@@ -268,12 +232,13 @@ def _option(verb: Verb, name: str, field: FieldInfo) -> Iterator[inspect.Paramet
 
     flag = f"--{name.replace('_', '-')}"
     kind = _option_type(field.annotation)
-    own = name in verb.options.model_fields  # decoding settings are checked as in a recipe
-    least: Any = next((each.ge for each in field.metadata if own and isinstance(each, Ge)), None)
+    is_option = name in verb.options.model_fields  # decoding settings are checked as in a recipe
+    bounds = [bound.ge for bound in field.metadata if is_option and isinstance(bound, Ge)]
+    least: Any = bounds[0] if bounds else None
     names = [flag, *verb.other_flags.get(name, ())]
     if kind is bool and field.default is not False:
         names = [f"{flag}/--no-{name.replace('_', '-')}"]
-    default = verb.command_defaults.get(name, field.default if own else None)
+    default = verb.command_defaults.get(name, field.default if is_option else None)
     help_text = field.description or ""
     if default and isinstance(default, int | float | str) and not isinstance(default, bool):
         help_text = f"{help_text.removesuffix('.')} ({default})."

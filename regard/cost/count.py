@@ -12,9 +12,9 @@ from typing import cast
 
 from torch import nn
 
+from regard.kernels.cross_entropy import BLOCK
 from regard.layers import VocabularyHead
 from regard.layers.convolution_2d import Convolution2d
-from regard.layers.kernels.cross_entropy import BLOCK
 from regard.layers.mlp import ACTIVATIONS
 from regard.models.config import BlocksConfig, EncoderConfig, ModelConfig
 from regard.models.model import Model
@@ -68,7 +68,7 @@ def parameters(model: Model) -> dict[str, int]:
 
     Example:
         >>> from regard.models import GPTConfig
-        >>> from regard.models.sketch import sketch
+        >>> from regard.models.meta_model import sketch
         >>> sum(parameters(sketch(GPTConfig(size="gpt2"), 50257)).values())
         124439808
     """

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.errors import NEAREST, InputError, did_you_mean, nearest
+from regard.inputs.text.config import BYTES_AND_SPECIAL
 from regard.models.config import ModelConfig
 from regard.models.families import FAMILIES, Named
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.recipes.yaml import write
 from regard.runs.load import outline
-from regard.runs.places import is_cached
+from regard.runs.locate import is_cached
 from regard.runs.start import outlined
 from regard.runtime.units import aligned
-from regard.tokens.config import BYTES_AND_SPECIAL
 
 SENTENCE_LENGTH = 30
 """The default number of tokens of a sentence, about the mean of news text in sub-words. For a model

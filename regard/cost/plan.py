@@ -40,12 +40,12 @@ from regard.cost.names import (
     tokens_of,
 )
 from regard.errors import InputError
-from regard.models.sketch import sketch
+from regard.models.meta_model import sketch
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runtime.device import MOST_THREADS
 from regard.runtime.units import duration, short
-from regard.tasks.task import max_lengths
+from regard.tasks.base_task import max_lengths
 from regard.train.optim import BYTES, BYTES_PER_PARAMETER
 
 PAPER = {"base": (8, 12.0), "big": (8, 84.0)}

@@ -15,8 +15,8 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
-from regard.data.input import Ragged, Source, to_device
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged, Source, to_device
 
 T = TypeVar("T")
 Made = TypeVar("Made")

@@ -20,11 +20,13 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, TypeAdapter
 
+from regard.checkpoint.folder import LARGEST as LARGEST_FILES
+from regard.checkpoint.folder import SEEN
 from regard.config import Config, checked
-from regard.data.bloom import Bloom, Keys, keys_of
 from regard.errors import InputError
+from regard.inputs.text.bloom import Bloom, Keys, keys_of
 
-LARGEST = 2**20
+LARGEST = LARGEST_FILES[SEEN]
 """The most bytes of a stored `Seen`."""
 BITS = 28
 """Bits of the filter for each example. With one key, two of a million other examples are found as

@@ -24,11 +24,11 @@ from regard.data.config import (
     PartData,
     ToyData,
 )
+from regard.data.synthetic.toy import toy_splits
 from regard.data.text.examples import Examples, Reading, collect
 from regard.data.text.files import read_pairs
 from regard.data.text.pairs import Pair, Splits
 from regard.data.text.splits import Source, files_of_splits, read_splits, set_aside
-from regard.data.toy import toy_splits
 from regard.errors import InputError
 from regard.runtime.lazy import imported
 
@@ -94,10 +94,10 @@ def _first(data: FileData | PartData, max_words: int, count: int) -> Sequence[Pa
 
 
 GENERATORS: dict[str, Callable[..., Splits]] = {
-    "grammar": lambda *given: imported("regard.data.grammar.corpus.splits")(*given),
-    "pronouns": lambda *given: imported("regard.data.jobs.pronouns.splits")(*given),
-    "summaries": lambda *given: imported("regard.data.jobs.summaries.splits")(*given),
-    "questions": lambda *given: imported("regard.data.jobs.questions.splits")(*given),
+    "grammar": lambda *given: imported("regard.data.synthetic.grammar.corpus.splits")(*given),
+    "pronouns": lambda *given: imported("regard.data.synthetic.jobs.pronouns.splits")(*given),
+    "summaries": lambda *given: imported("regard.data.synthetic.jobs.summaries.splits")(*given),
+    "questions": lambda *given: imported("regard.data.synthetic.jobs.questions.splits")(*given),
 }
 """By `data.kind`: (training pairs, held-out pairs, seed) -> splits. A generator is imported when it
 is called: using a trained model does not need the grammar."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypedDict, TypeVar, Unpack,
 import torch
 from torch import Tensor
 
-from regard.data.input import Input, Ragged, Source
 from regard.decode.config import SAMPLING_SETTINGS, DecodeConfig
 from regard.decode.filters import Symbols
 from regard.decode.search import (
@@ -29,7 +28,8 @@ from regard.decode.search import (
     Sentence,
 )
 from regard.errors import InputError
-from regard.layers.kernels.few import LOADER
+from regard.inputs.arrays import Input, Ragged, Source
+from regard.kernels.small_batches import LOADER
 from regard.runtime.sharing import free_cores
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from regard.explain.colours import LINE_STYLES
+from regard.draw.colours import LINE_STYLES
+from regard.draw.sheet import render
 from regard.explain.drawing import Board, Drawing
 from regard.explain.look import Look
 from regard.explain.page import Looks, Picture, Prose, Section, Table, page
-from regard.explain.sheet import render
 from regard.runtime.files import write_file
 from regard.runtime.units import aligned, short
 from regard.tasks.measures.translators import BIN, Result

@@ -20,11 +20,9 @@ import numpy.typing as npt
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 
-from regard.explain.cells import Scale, hatch_negative
-from regard.explain.colours import INK, MUTED, LineStyle
-from regard.explain.look import picture_ending
-from regard.explain.page import Picture, Prose, Section, Table, page
-from regard.explain.sheet import (
+from regard.draw.cells import Scale, hatch_negative
+from regard.draw.colours import INK, MUTED, LineStyle
+from regard.draw.sheet import (
     HEIGHT,
     LEADING,
     SMALLEST,
@@ -42,6 +40,8 @@ from regard.explain.sheet import (
     text_width,
     wrap,
 )
+from regard.explain.look import picture_ending
+from regard.explain.page import Picture, Prose, Section, Table, page
 from regard.runtime.files import write_file
 
 Numbers = dict[str, Any]

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from regard.explain.maps import Weights, row_entropy
+from regard.draw.labels import Weights
+from regard.explain.images.patches import mean_distance
+from regard.explain.maps import row_entropy
 from regard.explain.names import in_words
-from regard.explain.patches import mean_distance
 from regard.layers import Tap
 from regard.layers.tap.without import without
 from regard.models import Model

@@ -15,20 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from regard.draw.labels import Weights, visible
 from regard.errors import InputError
-from regard.explain.maps import (
-    AttentionMap,
-    Weights,
-    merge_words,
-    row_entropy,
-    shortened,
-    visible,
-)
+from regard.explain.maps import AttentionMap, merge_words, row_entropy, shortened
 from regard.explain.names import in_words
 from regard.runtime.files import write_file
 
 if TYPE_CHECKING:
-    from regard.explain.hiding import HiddenPatches, Hiding
+    from regard.explain.images.hiding import HiddenPatches, Hiding
     from regard.tasks.trace import Classified, Picture, Trace
 
 PictureKind = Literal["alignment", "grid", "self", "positions", "picture", "rollout", "maps"]
@@ -246,8 +240,11 @@ class Look:
         Raises:
             InputError: If this is not the look of an image that was classified.
         """
-        from regard.explain.hiding import Hiding, hide_patches  # imported here: they import torch
-        from regard.explain.patches import chosen_row, over_patches
+        from regard.explain.images.hiding import (  # imported here: they import torch
+            Hiding,
+            hide_patches,
+        )
+        from regard.explain.images.patches import chosen_row, over_patches
 
         if self.picture is None or self.classified is None:
             raise InputError("test", got="no classified image", expected="an image and its classes")

@@ -10,16 +10,12 @@ a head has one more number, `decoder.2.cross.3`. Layers and heads count from 0.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-Weights = npt.NDArray[np.floating]
-
-VISIBLE = {"\n": "⏎", "\r": "⏎", "\t": "⇥"}
+from regard.draw.labels import Weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,22 +178,6 @@ def mean_by_offset(weights: Weights, window: int) -> Weights:
         if rows.size:
             means[:, column] = weights[:, rows, rows + offset].mean(axis=1)
     return means
-
-
-def visible(text: str) -> str:
-    r"""A label fit for display: line ends become visible, control characters are replaced.
-
-    Example:
-        >>> visible("a\nb"), visible(""), visible(" ")
-        ('a⏎b', '∅', '␣')
-    """
-    if not text:
-        return "∅"
-    if text.isspace() and not set(text) & set(VISIBLE):
-        return "␣" * len(text)
-    shown = (VISIBLE.get(letter, letter) for letter in text)
-    # control characters and lone surrogates can be neither drawn nor encoded
-    return "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs") else c for c in shown)
 
 
 def shortened(text: str, longest: int = 140) -> str:

@@ -24,14 +24,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from regard.draw.colours import hexadecimal, sequential
+from regard.draw.labels import Weights, visible
 from regard.errors import InputError
-from regard.explain.colours import hexadecimal, sequential
 from regard.explain.look import OF_IMAGES, Choice, Comparison, Look
-from regard.explain.maps import AttentionMap, Weights, visible
+from regard.explain.maps import AttentionMap
 from regard.runtime.files import write_file
 
 if TYPE_CHECKING:
-    from regard.explain.hiding import HiddenPatches
+    from regard.explain.images.hiding import HiddenPatches
 
 FINE_BYTES = 6_000_000  # up to this size two bytes per weight, beyond it one
 # Beyond this size only the mean over heads is stored. Base64 adds a third: the file is < 30 MB.
@@ -145,7 +146,7 @@ def look_page(look: Look, choice: Choice, test: HiddenPatches | None = None) -> 
         test: What hiding patches of an image does.
     """
     if choice.kind in OF_IMAGES:
-        from regard.explain.image_page import image_page  # it imports this module
+        from regard.explain.images.page import image_page  # it imports this module
 
         return image_page(look, choice, test)
     word = None if choice.row is None else choice.map.queries[choice.row]

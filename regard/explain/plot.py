@@ -16,14 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from regard.explain.cells import COLUMN, ROW, Scale, label, paint, round_up, scale_for, signed_scale
-from regard.explain.colours import ACCENT, MUTED
-from regard.explain.frame import EDGE, Texts, framed_sheet
-from regard.explain.hiding import HiddenPatches
-from regard.explain.look import OF_IMAGES, Choice, Comparison, Look, PictureKind
-from regard.explain.maps import AttentionMap, Weights, mean_by_offset, visible
-from regard.explain.names import in_words
-from regard.explain.sheet import (
+from regard.draw.cells import COLUMN, ROW, Scale, label, paint, round_up, scale_for, signed_scale
+from regard.draw.colours import ACCENT, MUTED
+from regard.draw.frame import EDGE, Texts, framed_sheet
+from regard.draw.labels import Weights, visible
+from regard.draw.sheet import (
     LEADING,
     SMALLEST,
     TEXT,
@@ -36,6 +33,10 @@ from regard.explain.sheet import (
     style,
     text_width,
 )
+from regard.explain.images.hiding import HiddenPatches
+from regard.explain.look import OF_IMAGES, Choice, Comparison, Look, PictureKind
+from regard.explain.maps import AttentionMap, mean_by_offset
+from regard.explain.names import in_words
 
 __all__ = ["Scale", "draw", "draw_comparison", "render"]
 
@@ -88,7 +89,7 @@ def draw(
     with style():
         if choice.kind in OF_IMAGES:
             # imported here: it imports this module
-            from regard.explain.picture import draw_maps, draw_picture
+            from regard.explain.images.picture import draw_maps, draw_picture
 
             if choice.kind == "maps":
                 return draw_maps(look, choice, medium, test)

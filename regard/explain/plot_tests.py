@@ -10,11 +10,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from regard.explain.colours import BLUE, INK, MUTED, ORANGE
-from regard.explain.frame import EDGE, Frame, Texts, framed_sheet
+from regard.draw.colours import BLUE, INK, MUTED, ORANGE
+from regard.draw.frame import EDGE, Frame, Texts, framed_sheet
+from regard.draw.sheet import LEADING, TEXT, WIDTH, Chart, Medium, points, render, style
 from regard.explain.heads import ImageHeadSummary
-from regard.explain.hiding import HidingReport
-from regard.explain.sheet import LEADING, TEXT, WIDTH, Chart, Medium, points, render, style
+from regard.explain.images.hiding import HidingReport
 from regard.runtime.files import write_file
 
 GAP = 40

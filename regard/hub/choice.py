@@ -16,7 +16,7 @@ from regard.hub.needs import override
 from regard.hub.tables import KINDS
 from regard.models import FAMILIES
 from regard.models.families import CONFIGS
-from regard.tasks.entries import TASKS
+from regard.tasks.specs import TASKS
 
 
 def choose(config: Any, asked: str | None = None, *, separate: bool = False) -> Kind:

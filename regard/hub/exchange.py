@@ -19,13 +19,13 @@ from regard.hub.config import CONFIG
 from regard.hub.folder import write_model
 from regard.hub.generation import GENERATION, read_decoding, roles_in, write_decoding
 from regard.hub.images import FILE, timm_settings, write_reader
+from regard.inputs.text import Vocabulary
+from regard.inputs.text.config import TokensConfig
+from regard.inputs.text.published.hub import OWN
 from regard.models import FAMILIES, Model
 from regard.recipes.recipe import Recipe
 from regard.runtime.files import read_json, reporting, temporary_beside, write_file
-from regard.tasks.entries import TASKS
-from regard.tokens import Vocabulary
-from regard.tokens.config import TokensConfig
-from regard.tokens.published.hub import OWN
+from regard.tasks.specs import TASKS
 from regard.train.config import TrainConfig
 
 

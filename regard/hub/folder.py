@@ -29,7 +29,7 @@ from regard.hub.equal import state_for
 from regard.hub.identify import Described, describe, log_notes, parse
 from regard.hub.pickled import read_pickled
 from regard.models.config import ModelConfig
-from regard.models.fill import blank, fill
+from regard.models.load_weights import blank, fill
 from regard.models.model import Model
 from regard.runtime.device import check_memory
 from regard.runtime.files import open_regular, read_json, write_file

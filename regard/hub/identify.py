@@ -26,7 +26,7 @@ from regard.hub.kind import Kind, Names, architecture_in
 from regard.hub.tables import KINDS
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
-from regard.models.sketch import shapes
+from regard.models.meta_model import shapes
 
 _CLASS = re.compile(r"(?P<kind>[a-z0-9]+?)(for[a-z]+|model|lmheadmodel|mtmodel)", re.I)
 """A model class of transformers: `BertForMaskedLM`, `GPT2LMHeadModel`, `MarianMTModel`."""

@@ -16,12 +16,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from regard.config import input_error
-from regard.data.images.reader import RESAMPLES, ImageReader
 from regard.errors import InputError
 from regard.hub.config import CONFIG
 from regard.hub.kind import only
+from regard.inputs.images.reader import RESAMPLES, ImageReader
+from regard.inputs.text import Processor
 from regard.runtime.files import read_json, write_file
-from regard.tokens import Processor
 
 _logger = logging.getLogger(__name__)
 

@@ -27,14 +27,10 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.models import GPTConfig
-from regard.models.decoder import Decoder
-from regard.runtime.device import check_memory
-from regard.runtime.files import open_regular, read_regular
-from regard.tokens import Roles, Tokenizer, Vocabulary
-from regard.tokens.published.folder import LARGEST
-from regard.tokens.published.legacy import assembled
-from regard.tokens.published.sentencepiece import (
+from regard.inputs.text import Roles, Tokenizer, Vocabulary
+from regard.inputs.text.published.folder import LARGEST
+from regard.inputs.text.published.legacy import assembled
+from regard.inputs.text.published.sentencepiece import (
     BPE,
     BYTE,
     CONTROL,
@@ -43,7 +39,11 @@ from regard.tokens.published.sentencepiece import (
     Piece,
     PieceModel,
 )
-from regard.tokens.spelling import FALLBACK
+from regard.inputs.text.spelling import FALLBACK
+from regard.models import GPTConfig
+from regard.models.decoder import Decoder
+from regard.runtime.device import check_memory
+from regard.runtime.files import open_regular, read_regular
 
 _HEADER = struct.Struct("<7i")
 _ENTRY = struct.Struct("<fi")

@@ -24,8 +24,8 @@ from regard.hub.kind import Names
 from regard.hub.rules import Rule, Table, same, within
 from regard.hub.tables.timm import TIMM
 from regard.models import Model, ViTConfig
-from regard.models.fill import blank, fill
-from regard.models.sketch import shapes
+from regard.models.load_weights import blank, fill
+from regard.models.meta_model import shapes
 
 HEADS = 8
 """The usual number of heads of vit-pytorch."""

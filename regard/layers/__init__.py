@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from operator import index
 
 from regard.errors import InputError
+from regard.kernels.dropout import Dropout as Dropout
 from regard.layers.attention import AdditiveScore as AdditiveScore
 from regard.layers.attention import Attention as Attention
 from regard.layers.attention import DotScore as DotScore
-from regard.layers.attentive import AttentiveBlock as AttentiveBlock
 from regard.layers.block import Block as Block
 from regard.layers.block import BlockShape as BlockShape
 from regard.layers.block import Stack as Stack
@@ -19,7 +19,6 @@ from regard.layers.context import Memory as Memory
 from regard.layers.convolution import Convolution as Convolution
 from regard.layers.fronts.embed import Embed as Embed
 from regard.layers.heads import VocabularyHead as VocabularyHead
-from regard.layers.kernels.dropout import Dropout as Dropout
 from regard.layers.layout import Layout as Layout
 from regard.layers.layout import Windows as Windows
 from regard.layers.masks import Mask as Mask
@@ -36,6 +35,7 @@ from regard.layers.positions import Sinusoidal as Sinusoidal
 from regard.layers.positions import position_scheme as position_scheme
 from regard.layers.positions import sinusoid as sinusoid
 from regard.layers.recurrent import Recurrent as Recurrent
+from regard.layers.recurrent_attention import AttentiveBlock as AttentiveBlock
 from regard.layers.relative import RelativeBias as RelativeBias
 from regard.layers.relative import RelativeBiasNet as RelativeBiasNet
 from regard.layers.state import KVCache as KVCache

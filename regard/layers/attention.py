@@ -21,10 +21,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
+from regard.kernels.dropout import drop, gumbel
+from regard.kernels.linear import Linear
+from regard.kernels.small_batches import attend_few
 from regard.layers.context import Context, Memory, misshapen
-from regard.layers.kernels.dropout import drop, gumbel
-from regard.layers.kernels.few import attend_few
-from regard.layers.kernels.linear import Linear
 from regard.layers.layout import Layout
 from regard.layers.masks import Mask, hardmax, masked_softmax
 from regard.layers.mixer import Mixer

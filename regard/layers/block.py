@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
+from regard.kernels.dropout import Dropout, drop_rows
 from regard.layers.attention import Attention
 from regard.layers.context import Context, Memory
 from regard.layers.convolution import Convolution, GatedConvolution
-from regard.layers.kernels.dropout import Dropout, drop_rows
 from regard.layers.layout import Layout, Windows
 from regard.layers.mixer import Mixer
 from regard.layers.mlp import FeedForward

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
+from regard.kernels.linear import Linear
 from regard.layers.context import Context
-from regard.layers.kernels.linear import Linear
 from regard.layers.mixer import Mixer
 from regard.layers.norms import norm
 

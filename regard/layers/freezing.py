@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import nn
 
+from regard.kernels.dropout import Dropout
 from regard.layers.attention import Attention
 from regard.layers.convolution_2d import BatchNorm
-from regard.layers.kernels.dropout import Dropout
 
 
 def freeze(part: nn.Module) -> None:

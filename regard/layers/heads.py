@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from regard.kernels.cross_entropy import cross_entropy
+from regard.kernels.linear import linear
 from regard.layers.fronts.embed import vocabulary_matrix
-from regard.layers.kernels.cross_entropy import cross_entropy
-from regard.layers.kernels.linear import linear
 
 
 class VocabularyHead(nn.Module):

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.kernels.dropout import Dropout
+from regard.kernels.linear import Linear, activated, gelu_tanh
 from regard.layers.context import Context
-from regard.layers.kernels.dropout import Dropout
-from regard.layers.kernels.linear import Linear, activated, gelu_tanh
 from regard.layers.mixer import Mixer
 
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {

@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from regard.errors import InputError
+from regard.kernels.linear import linear
 from regard.layers.context import Context
-from regard.layers.kernels.linear import linear
 from regard.layers.layout import InTime, Layout
 from regard.layers.mixer import Mixer
 from regard.layers.tap.tap import Tap

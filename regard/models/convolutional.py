@@ -11,12 +11,12 @@ from itertools import pairwise
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.input import Dense
+from regard.inputs.arrays import Dense
+from regard.kernels.linear import Linear
 from regard.layers import Attention, Dropout, Layout, Mixer, Positions, Tap
 from regard.layers.convolution_2d import BatchNorm, Convolution2d
 from regard.layers.fronts.pixels import Pixels
 from regard.layers.init import draw_he
-from regard.layers.kernels.linear import Linear
 from regard.models.encoder import BaseEncoder
 from regard.models.families.cnn import CNNConfig
 from regard.models.families.images import ConvolutionalConfig
@@ -246,7 +246,7 @@ class ResNet(ConvolutionalEncoder):
         config: The settings of the model and the size of the images.
 
     Example:
-        >>> from regard.models.sketch import sketch
+        >>> from regard.models.meta_model import sketch
         >>> classes = tuple(str(number) for number in range(1000))
         >>> big = sketch(ResNetConfig(size="50", classes=classes))
         >>> sum(parameter.numel() for parameter in big.parameters())  # 25.6 million

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.data.input import Ragged
+from regard.inputs.arrays import Ragged
 from regard.layers import Context, Embed, KVCache, Layout, Tap
 from regard.layers.init import draw_normal
 from regard.models.config import DecoderConfig

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.data.input import Ragged
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.kernels.linear import Linear
 from regard.layers import Dropout, Embed, Stack, Tap, VocabularyHead, norm
 from regard.layers.fronts.front import Front
 from regard.layers.init import draw_normal
-from regard.layers.kernels.linear import Linear
 from regard.layers.mlp import ACTIVATIONS
 from regard.models.config import EncoderConfig
 from regard.models.model import Model

@@ -8,11 +8,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.data.input import Dense
+from regard.inputs.arrays import Dense
+from regard.kernels.linear import Linear
 from regard.layers import Dropout, Tap, norm
 from regard.layers.fronts.patches import Patches
 from regard.layers.init import draw_glorot
-from regard.layers.kernels.linear import Linear
 from regard.models.encoder import BaseEncoder
 from regard.models.families.images import ANY_SIZE, ImageEncoderConfig
 from regard.models.parts import stack_of

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.layers.kernels.few import LOADER
-from regard.layers.kernels.mixed import products_in
+from regard.kernels.mixed import products_in
+from regard.kernels.small_batches import LOADER
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
     h_i = [forward_i; backward_i]                 the encoder's two states at source token i
     s_0 = tanh(W backward_1)                      the decoder's initial state
-    c_t = Σ_i α_ti h_i                            the context: `regard.layers.attentive`
+    c_t = Σ_i α_ti h_i                            the context: `regard.layers.recurrent_attention`
     s_t = g([y_{t-1}; c_t], s_{t-1})
     t_t = tanh(W_o [s_t; c_t; y_{t-1}])           logits = E t_t
 
@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.kernels.linear import Linear
 from regard.layers import (
     BlockShape,
     Context,
@@ -35,8 +36,7 @@ from regard.layers import (
     Stack,
     VocabularyHead,
 )
-from regard.layers.attentive import AttentiveBlock
-from regard.layers.kernels.linear import Linear
+from regard.layers.recurrent_attention import AttentiveBlock
 from regard.layers.state import KVCache, RecurrentState
 from regard.models.encoder_decoder import DecoderState, EncoderDecoder
 from regard.models.families.rnn import RNNConfig

@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.input import Ragged
+from regard.inputs.arrays import Ragged
+from regard.kernels.linear import Linear
 from regard.layers import Context, Dropout, Embed, Positions, Tap, VocabularyHead
 from regard.layers.init import draw_glorot
-from regard.layers.kernels.linear import Linear
 from regard.models.decoder import Decoder
 from regard.models.encoder import BaseEncoder
 from regard.models.families.rnn import RNNConfig

@@ -18,7 +18,7 @@ from regard.models.families import CONFIGS
 from regard.recipes.keys import Keys
 from regard.recipes.messages import override_label
 from regard.recipes.yaml import Path, read
-from regard.tasks.entries import TASKS
+from regard.tasks.specs import TASKS
 
 DEFAULT_TASK = "translate"
 """The task that decides the model's family if `model.family` is missing and the task unknown."""

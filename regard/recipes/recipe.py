@@ -35,6 +35,7 @@ from regard.config import Config, NameIn
 from regard.data.config import DATA_KINDS, Columns, DataConfig
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError, did_you_mean, nearest
+from regard.inputs.text.config import TokensConfig
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
 from regard.recipes.keys import Keys
@@ -48,8 +49,7 @@ from regard.recipes.overrides import (
 )
 from regard.recipes.yaml import one_line, read, write
 from regard.runtime.files import read_regular
-from regard.tasks.entries import TASKS
-from regard.tokens.config import TokensConfig
+from regard.tasks.specs import TASKS
 from regard.train.config import StartConfig, TrainConfig
 
 LARGEST = 1_000_000
@@ -315,7 +315,7 @@ def check_unused(run: Path, form: RecipeFormat[Any] = FORM) -> None:
     Raises:
         InputError: The folder is in use.
     """
-    from regard.train.checkpoint.folder import CHECKPOINTS, RECIPE  # not needed to read recipes
+    from regard.checkpoint.folder import CHECKPOINTS, RECIPE  # not needed to read recipes
 
     if (run / CHECKPOINTS).is_dir() and any((run / CHECKPOINTS).iterdir()):
         raise InputError(

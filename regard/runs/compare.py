@@ -23,8 +23,8 @@ from regard.config import Config, input_error
 from regard.data.config import DataConfig
 from regard.data.sources import load_splits
 from regard.data.text.pairs import Pair
+from regard.draw.colours import LINE_STYLES
 from regard.errors import InputError
-from regard.explain.colours import LINE_STYLES
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
 from regard.recipes.keys import Keys

@@ -14,8 +14,8 @@ from regard.data.text.arrow import split_to_score
 from regard.errors import InputError
 from regard.pipeline import Pipeline
 from regard.runtime.files import write_file
-from regard.tasks.entries import TASKS
 from regard.tasks.measures.report import ExampleSet, Notes, Report, Scoring, Selection
+from regard.tasks.specs import TASKS
 
 
 def evaluate(
@@ -48,7 +48,8 @@ def evaluate(
         InputError: There is no metric for such a model, or it cannot suggest words; or `limit` is
             not at least 1.
     """
-    kind, recipe = TASKS[pipeline.recipe.task].task_class, pipeline.recipe
+    recipe = pipeline.recipe
+    kind = TASKS[recipe.task].class_for(recipe.model)
     if scoring.get("suggest") and "suggest" not in kind.scoring:
         raise InputError("--suggest", got=f"{pipeline}", expected="a model that generates text")
     if not hasattr(kind, "report"):
@@ -117,16 +118,16 @@ def _write(report: Report, model: str, out: Path) -> None:
     """Writes a report's files and its charts: BLEU by sentence length, and confusion matrices."""
     _keep(out, report.files())
     if matrices := report.confusions():
-        from regard.explain.charts import confusion_chart
-        from regard.explain.sheet import render
+        from regard.draw.charts import confusion_chart
+        from regard.draw.sheet import render
 
         for name, matrix in matrices.items():
             end = "" if len(matrices) == 1 else f"-{Path(name).stem}"
             picture = render(confusion_chart(matrix.classes, matrix.counts, model), ".png")
             write_file(out / f"confusion{end}.png", picture)
     if curves := report.curves():
-        from regard.explain.charts import length_chart
-        from regard.explain.sheet import render
+        from regard.draw.charts import length_chart
+        from regard.draw.sheet import render
 
         picture = render(length_chart(curves, model), ".png")
         write_file(out / "bleu-by-length.png", picture)

@@ -13,16 +13,17 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from regard.checkpoint import run as checkpoint
+from regard.checkpoint.folder import CHECKPOINTS, CONFIG, RECIPE, read_tokenizer
 from regard.errors import InputError, did_you_mean, nearest
+from regard.inputs.reader import READERS
+from regard.inputs.text import Processor
 from regard.recipes import recipe as recipes
 from regard.recipes.shelf import CARD, bytes_of, card_of, in_megabytes, is_model, shipped
-from regard.runs.places import find, is_cached, is_ours, shelf_of
+from regard.runs.locate import find, is_cached, is_ours, shelf_of
 from regard.runtime.files import read_json, read_regular
 from regard.runtime.units import aligned
-from regard.tasks.entries import EVERY_TASK, verbs_of
-from regard.tokens import Processor
-from regard.train.checkpoint import run as checkpoint
-from regard.train.checkpoint.folder import CHECKPOINTS, CONFIG, RECIPE, read_tokenizer
+from regard.tasks.specs import verbs_of
 
 SHIPPED, RUN = "shipped", "run"
 """The kinds of rows for models that ship with Regard, and for runs."""
@@ -107,7 +108,7 @@ def _described(entry: Traversable) -> tuple[str, list[str]]:
         recipe = recipes.load(folder / RECIPE)
         known = Processor.from_json(read_tokenizer(folder))
     can = (verb for verb, _ in verbs_of(recipe.task, recipe.model, known))
-    return recipe.model.family, [*can, *EVERY_TASK[recipe.model.reads]]
+    return recipe.model.family, [*can, *READERS[recipe.model.reads].commands]
 
 
 def _first_score(entry: Traversable) -> dict[str, Any] | None:

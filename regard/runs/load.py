@@ -14,25 +14,8 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from regard.config import input_error
-from regard.data.config import FileData, MixtureData, PartData, TextData
-from regard.data.seen import Seen
-from regard.errors import InputError
-from regard.hub.config import ConfigFile
-from regard.models import parse_description, vocabularies_in
-from regard.models.config import ModelConfig
-from regard.models.families import CONFIGS
-from regard.models.fill import blank, fill
-from regard.models.sketch import shapes
-from regard.pipeline import PRECISIONS, Pipeline, no_tokenizer
-from regard.recipes import recipe as recipes
-from regard.recipes.recipe import Recipe
-from regard.runs.places import Repository, opened
-from regard.runtime.device import runtime_on
-from regard.runtime.files import read_json
-from regard.tokens import Processor, Vocabulary
-from regard.train.checkpoint import run as checkpoint
-from regard.train.checkpoint.folder import (
+from regard.checkpoint import run as checkpoint
+from regard.checkpoint.folder import (
     CHECKPOINTS,
     CONFIG,
     MANIFEST,
@@ -43,6 +26,23 @@ from regard.train.checkpoint.folder import (
     check_outlines,
     check_tensors,
 )
+from regard.config import input_error
+from regard.data.config import FileData, MixtureData, PartData, TextData
+from regard.data.seen import Seen
+from regard.errors import InputError
+from regard.hub.config import ConfigFile
+from regard.inputs.text import Processor, Vocabulary
+from regard.models import parse_description, vocabularies_in
+from regard.models.config import ModelConfig
+from regard.models.families import CONFIGS
+from regard.models.load_weights import blank, fill
+from regard.models.meta_model import shapes
+from regard.pipeline import PRECISIONS, Pipeline, no_tokenizer
+from regard.recipes import recipe as recipes
+from regard.recipes.recipe import Recipe
+from regard.runs.locate import Repository, opened
+from regard.runtime.device import runtime_on
+from regard.runtime.files import read_json
 
 _logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def vocabulary(place: str | Path, *, download: bool = True) -> Vocabulary:
     """
     path = Path(place)
     if path.is_file() and not (path.name == TOKENIZER and (path.parent / MANIFEST).is_file()):
-        from regard.tokens.published.hub import read_file
+        from regard.inputs.text.published.hub import read_file
 
         return read_file(path)
     with opened(path.parent if path.is_file() else place, "tokenizer", download=download) as folder:
@@ -117,7 +117,7 @@ def vocabulary(place: str | Path, *, download: bool = True) -> Vocabulary:
 
 def _vocabulary_in(folder: Path) -> Vocabulary | None:
     """The tokenizers of a folder; a Hugging Face folder may have a tokenizer and no config."""
-    from regard.tokens.published.hub import read_folder
+    from regard.inputs.text.published.hub import read_folder
 
     config = ConfigFile.of(folder)
     ours = any((folder / name).exists() for name in (MANIFEST, CHECKPOINTS))
@@ -126,7 +126,7 @@ def _vocabulary_in(folder: Path) -> Vocabulary | None:
     if folder.is_dir() and not ours and not config.data and (found := read_folder(folder)):
         return found
     found = _stored_processor(checkpoint.read_chosen_tokenizer(folder, config.data))
-    if found is not None and not found.vocabularies:
+    if found is not None and not found.vocabulary_sizes:
         raise InputError(str(folder), got="a model of images", expected="one that reads text")
     return found
 
@@ -170,7 +170,7 @@ def from_hub(
     """
     from regard.hub.exchange import check_vocabulary, recipe_of
     from regard.hub.folder import describe_folder, read_model
-    from regard.tokens.published.hub import read_folder
+    from regard.inputs.text.published.hub import read_folder
 
     described = describe_folder(folder, their, kind)
     their = described.their
@@ -260,9 +260,9 @@ ALONE = (".pth", ".pt", ".safetensors")
 
 def _alone(file: Path, heads: int | None, normalisation: dict[str, tuple[float, ...]]) -> Pipeline:
     """A ViT whose weights stand alone, with the image reader that is asked for."""
-    from regard.data.images.reader import ImageReader
     from regard.hub.exchange import recipe_of
     from regard.hub.weights_alone import read_alone
+    from regard.inputs.images.reader import ImageReader
 
     model = read_alone(file, heads)
     config: Any = model.config

@@ -10,9 +10,9 @@ import os
 import shlex
 from pathlib import Path
 
+from regard.checkpoint.folder import CHECKPOINTS, CONFIG, MANIFEST, RECIPE
 from regard.errors import InputError
 from regard.recipes import recipe as recipes
-from regard.train.checkpoint.folder import CHECKPOINTS, CONFIG, MANIFEST, RECIPE
 from regard.vectors.recipe import FORM as VECTORS
 
 Named = str | os.PathLike[str] | None

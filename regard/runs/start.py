@@ -16,19 +16,19 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from regard.checkpoint.folder import Snapshot, folder_name
 from regard.data.config import MixtureData
 from regard.errors import InputError
+from regard.inputs.text import Vocabulary
 from regard.layers import freezing
 from regard.models import Model, parse_description
 from regard.models.config import ModelConfig
 from regard.recipes.overrides import MAY_DIFFER
 from regard.recipes.recipe import Recipe
 from regard.runs.load import check_weights, load, outline, recipe_of_run
-from regard.runs.places import UnknownModel
-from regard.tasks.entries import TASKS
-from regard.tasks.labelled import NAMES, is_labelled, with_task_head
-from regard.tokens import Vocabulary
-from regard.train.checkpoint.folder import Snapshot, folder_name
+from regard.runs.locate import UnknownModel
+from regard.tasks.labelled_task import NAMES, is_labelled, with_task_head
+from regard.tasks.specs import TASKS
 from regard.train.config import Freeze
 
 DECIDED = {"family", "size", "pooler"}
@@ -174,7 +174,8 @@ def continued(recipe: Recipe, old: Recipe) -> Recipe:
         recipe: As the user gave it.
         old: The recipe of the run's checkpoint.
     """
-    model = TASKS[recipe.task].task_class.complete_config(recipe.task, recipe.model, old.model)
+    task_class = TASKS[recipe.task].class_for(recipe.model)
+    model = task_class.complete_config(recipe.task, recipe.model, old.model)
     changes: dict[str, Any] = {"model": model, "data": _with_header_of(old.data, recipe.data)}
     return settled(recipe.model_copy(update=changes), old)
 

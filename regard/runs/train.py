@@ -17,12 +17,15 @@ from typing import Any
 import torch
 from pydantic import Field, TypeAdapter
 
+from regard.checkpoint import run as checkpoint
+from regard.checkpoint.folder import CONFIG, SEEN, TRAINING, Snapshot, folder_name
+from regard.checkpoint.run import RunLock
 from regard.config import Config, checked
 from regard.data.checks import summary
 from regard.data.seen import Seen
 from regard.errors import InputError
 from regard.models import build, describe, parse_description
-from regard.models.sketch import sketch
+from regard.models.meta_model import sketch
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
@@ -34,12 +37,9 @@ from regard.runtime.device import MOST_THREADS, Runtime, check_memory, setup
 from regard.runtime.files import write_file
 from regard.runtime.ranks import Ranks, first_process_reports, process_group
 from regard.runtime.units import short
-from regard.tasks.entries import TASKS
-from regard.tasks.task import Prepared
+from regard.tasks.base_task import Prepared
+from regard.tasks.specs import TASKS
 from regard.tasks.teacher import Teacher
-from regard.train.checkpoint import run as checkpoint
-from regard.train.checkpoint.folder import CONFIG, SEEN, TRAINING, Snapshot, folder_name
-from regard.train.checkpoint.run import RunLock
 from regard.train.optim import BYTES_PER_PARAMETER
 from regard.train.trainer import Job, Trainer, read_count
 from regard.vectors.recipe import FORM as VECTORS
@@ -187,7 +187,8 @@ def _run(
     _check_memory(beginning.recipe, known)  # before the data is prepared, which can take minutes
     if start is None and ranks.first and (line := summary(recipe.data, recipe.task)):
         _logger.warning("data: %s", line)
-    prepared = TASKS[recipe.task].task_class.prepare(beginning.recipe, beginning.vocabulary)
+    task_class = TASKS[recipe.task].class_for(beginning.recipe.model)
+    prepared = task_class.prepare(beginning.recipe, beginning.vocabulary)
     recipe, vocabulary = beginning.recipe, prepared.vocabulary
     if prepared.model is not None:  # the data decides some of the config: the names of classes
         recipe = recipe.model_copy(update={"model": prepared.model})
@@ -200,7 +201,7 @@ def _run(
     if start is not None:
         _compare(facts, start)
         _check_config(recipe, start)
-    sizes = vocabulary.vocabularies[: len(recipe.model.VOCABULARIES)]
+    sizes = vocabulary.vocabulary_sizes[: len(recipe.model.VOCABULARIES)]
     vocabularies = beginning.vocabularies or sizes
     _check_memory(recipe, vocabularies)
     model = build(recipe.model, *vocabularies)

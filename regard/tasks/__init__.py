@@ -9,10 +9,10 @@ from regard.runtime.lazy import lazy_getattr
 if TYPE_CHECKING:
     from regard.tasks.answer import Answer as Answer
     from regard.tasks.classify import Classify as Classify
-    from regard.tasks.entries import TASKS as TASKS
     from regard.tasks.fill import Fill as Fill
     from regard.tasks.generate import Generate as Generate
     from regard.tasks.restore import Restore as Restore
+    from regard.tasks.specs import TASKS as TASKS
     from regard.tasks.tag import Tag as Tag
     from regard.tasks.translate import Translate as Translate
 
@@ -22,7 +22,7 @@ _HOMES = {
     "Fill": "fill",
     "Generate": "generate",
     "Restore": "restore",
-    "TASKS": "entries",
+    "TASKS": "specs",
     "Tag": "tag",
     "Translate": "translate",
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,15 +19,16 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.data.batch import Batch
-from regard.data.input import Ragged
 from regard.data.text.annotations import Excerpt, Question
 from regard.data.text.windows import LabelledRow, OnShare, Window, evaluation, windows
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.inputs.reader import Encoded
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks.labelled import Supervised
+from regard.tasks.base_task import loss_unit
+from regard.tasks.labelled_task import LabelledTask
 from regard.tasks.measures.accuracy import Measures, answer_scores
-from regard.tasks.task import check_texts, rise, warn_truncated
 
 _INSIDE = re.compile(
     "(?:(?![\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
@@ -62,14 +64,14 @@ class _Part:
     """The number of tokens in the row before the window."""
 
 
-class Answer(Supervised[Question]):
+class Answer(LabelledTask[Question]):
     """Extractive question answering: training, evaluation and prediction."""
 
     noun = "training windows"
     form = "answer"
     scored = "questions"
     example_command = 'answer {} "Where does Anna live?" --context "Anna lives in Rome."'
-    effect = rise("end of an answer")
+    effect = loss_unit("end of an answer")
 
     def rows(
         self, examples: Sequence[Question], labels: Sequence[str], longest: int
@@ -89,7 +91,8 @@ class Answer(Supervised[Question]):
                     expected="one",
                     fix="data.unanswerable=true allows questions without an answer",
                 )
-            rows += [part.row for part in self._parts(example, longest)[0]]
+            question = self.tokenizer.encode(example.question)
+            rows += [part.row for part in self._parts(question, example, longest)[0]]
         return rows
 
     def _space(self, longest: int) -> int:
@@ -99,10 +102,21 @@ class Answer(Supervised[Question]):
         """
         return self.max_row_tokens(longest) - len(self.tokenizer.template([], []))
 
-    def _parts(self, example: Question, longest: int) -> tuple[list[_Part], list[Span]]:
+    def read(self, model: Encoder, items: Sequence[str], **_: Any) -> list[Encoded]:
+        """Reads questions, each truncated to half of what the model can read."""
+        most = self._space(model.config.max_length) // 2
+        return [
+            Encoded(question, ids[:most], cut=max(0, len(ids) - most))
+            for question, ids in zip(items, self.tokenizer.encode_batch(items), strict=True)
+        ]
+
+    def _parts(
+        self, question: Sequence[int], example: Question, longest: int
+    ) -> tuple[list[_Part], list[Span]]:
         """Splits a question's context into windows.
 
         Args:
+            question: The ids of the question.
             example: The question with its context; its first answer gives the targets of the rows.
             longest: The maximal number of tokens that the model can read.
 
@@ -113,15 +127,15 @@ class Answer(Supervised[Question]):
         ids, spans = tokenizer.spans(example.context)
         around = tokenizer.template([-1], [-2])
         space = self._space(longest)
-        question = tokenizer.encode(example.question)[: space // 2]
+        question = question[: space // 2]
         before = around.index(-2) - 1 + len(question)
-        place = _tokens_of(example.answers[0], spans) if example.answers else None
+        answer = _tokens_of(example.answers[0], spans) if example.answers else None
         parts = []
         for window in windows(len(ids), space - len(question), self.options.overlap):
             inside = ids[window.start : window.stop]
             targets = [NO_ANSWER_TOKEN, NO_ANSWER_TOKEN]
-            if place is not None and window.start <= place[0] and place[1] < window.stop:
-                targets = [before + token - window.start for token in place]
+            if answer is not None and window.start <= answer[0] and answer[1] < window.stop:
+                targets = [before + token - window.start for token in answer]
             row = LabelledRow(
                 tokenizer.template(question, inside),
                 tokenizer.token_types(question, inside),
@@ -158,17 +172,25 @@ class Answer(Supervised[Question]):
         with evaluating(model):
             for batch in evaluation(rows, self.options.batch_tokens, on_progress):
                 logits = model.answer(batch.source.to(model.device)).float().cpu()
-                for place, row in zip(
+                for index, row in zip(
                     batch.index, torch.split(logits, list(batch.source.lengths)), strict=True
                 ):
-                    out[place] = row
+                    out[index] = row
         return out
 
-    def _read(
-        self, model: Encoder, examples: Sequence[Question], on_progress: OnShare | None = None
+    def _windows(
+        self,
+        model: Encoder,
+        questions: Sequence[Sequence[int]],
+        examples: Sequence[Question],
+        on_progress: OnShare | None = None,
     ) -> list[tuple[list[_Part], list[Span], list[Tensor]]]:
         """For each question its windows, the characters of its tokens, and the windows' logits."""
-        cut = [self._parts(example, model.config.max_length) for example in examples]
+        longest = model.config.max_length
+        cut = [
+            self._parts(question, example, longest)
+            for question, example in zip(questions, examples, strict=True)
+        ]
         rows = [part.row for parts, _ in cut for part in parts]
         logits = iter(self._logits(model, rows, on_progress))
         return [(parts, spans, [next(logits) for _ in parts]) for parts, spans in cut]
@@ -176,7 +198,7 @@ class Answer(Supervised[Question]):
     def answer(
         self,
         model: Encoder,
-        questions: Sequence[str],
+        encoded: Sequence[Encoded],
         context: str | Sequence[str],
         top: int = 1,
         unanswerable: bool | None = None,
@@ -185,42 +207,41 @@ class Answer(Supervised[Question]):
 
         Args:
             model: The encoder.
-            questions: The questions.
+            encoded: The questions.
             context: The text to find answers in, for all questions or one for each. A context that
                 is longer than the model can read is read in windows.
             top: The number of answers per question.
             unanswerable: Whether "no answer" is a possible answer; None: as in training.
         """
-        contexts = [context] * len(questions) if isinstance(context, str) else context
-        if len(contexts) != len(questions):
-            raise InputError("contexts", got=len(contexts), expected=f"one, or {len(questions)}")
-        check_texts("the context", contexts)
+        contexts = [context] * len(encoded) if isinstance(context, str) else context
+        if len(contexts) != len(encoded):
+            raise InputError("contexts", got=len(contexts), expected=f"one, or {len(encoded)}")
+        self.tokenizer.check("the context", contexts)
         examples = [
-            Question(question, context, ())
-            for question, context in zip(questions, contexts, strict=True)
+            Question(question.item, context, ())
+            for question, context in zip(encoded, contexts, strict=True)
         ]
-        most = self._space(model.config.max_length) // 2
-        sizes = map(len, self.tokenizer.encode_batch(list(questions)))
-        warn_truncated(questions, [max(0, size - most) for size in sizes], most)
+        windows = self._windows(model, [question.values for question in encoded], examples)
         none = self.options.unanswerable if unanswerable is None else unanswerable
         return [
-            _best(example.context, *read, top, unanswerable=none)
-            for example, read in zip(examples, self._read(model, examples), strict=True)
+            _best(example.context, *parts, top, unanswerable=none)
+            for example, parts in zip(examples, windows, strict=True)
         ]
 
     def measure(
         self, model: Encoder, examples: Sequence[Question], on_progress: OnShare | None = None
     ) -> Measures:
         """Mean loss per target, and exact match and F1 as in SQuAD."""
-        found = self._read(model, examples, on_progress)
-        windows = [pair for parts, _, logits in found for pair in zip(parts, logits, strict=True)]
+        questions = self.tokenizer.encode_batch([example.question for example in examples])
+        read = self._windows(model, questions, examples, on_progress)
+        windows = [pair for parts, _, logits in read for pair in zip(parts, logits, strict=True)]
         total = 0.0
         for part, logits in windows:
             targets = torch.tensor(part.row.targets)
             total += float(F.cross_entropy(logits.T, targets, reduction="sum"))
         texts, none = [], self.options.unanswerable
-        for example, read in zip(examples, found, strict=True):
-            [best] = _best(example.context, *read, 1, unanswerable=none)
+        for example, parts in zip(examples, read, strict=True):
+            [best] = _best(example.context, *parts, 1, unanswerable=none)
             texts.append(best.text)
         accepted = [[answer.text for answer in example.answers] for example in examples]
         scores = answer_scores(texts, accepted)
@@ -233,8 +254,8 @@ def _tokens_of(answer: Excerpt, spans: Sequence[Span]) -> Span | None:
     """The first and the last token that overlap an answer; None if there is none."""
     end = answer.start + len(answer.text)
     touched = [
-        place
-        for place, (first, last) in enumerate(spans)
+        index
+        for index, (first, last) in enumerate(spans)
         if first < last and first < end and last > answer.start
     ]
     return (touched[0], touched[-1]) if touched else None

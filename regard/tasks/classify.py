@@ -2,59 +2,38 @@
 
 The hidden state of a text's first token, through the pooler, gives the logits of its classes.
 
-For models that read images, `prepare` and `for_trained_model` return the task of
-`regard/tasks/pictures.py`.
+`regard/tasks/classify_images.py` has the same for images.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch
-from regard.data.input import Ragged
 from regard.data.text.annotations import LabelledText
 from regard.data.text.windows import LabelledRow, OnShare, evaluation
+from regard.inputs.arrays import Ragged
+from regard.inputs.reader import Encoded
+from regard.inputs.text.reader import Text
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks.labelled import Supervised, class_loss, label_indices
+from regard.tasks.base_task import loss_unit
+from regard.tasks.labelled_task import LabelledTask, class_loss, label_indices
 from regard.tasks.measures.accuracy import Measures, class_scores
-from regard.tasks.pictures import ClassifyPictures
-from regard.tasks.reader import Text
-from regard.tasks.task import Prepared, Settings, rise
 
 
-class Classify(Supervised[LabelledText]):
+class Classify(LabelledTask[LabelledText]):
     """Text classification: training, evaluation and prediction."""
 
     noun = "training texts"
     scored = "texts"
     form = "classify"
     example_command = 'classify {} "A joy from start to end."'
-    effect = rise("text")
+    effect = loss_unit("text")
     unit = "examples"
-
-    @classmethod
-    def prepare(cls, settings: Settings, vocabulary: Any = None) -> Prepared:
-        """Reads the examples of a recipe: images if its model reads images, else texts.
-
-        Args:
-            settings: The recipe.
-            vocabulary: The vocabulary of a resumed run or of the pretrained model; None: learn one.
-        """
-        if settings.model.reads == "images":
-            return ClassifyPictures.prepare(settings, vocabulary)
-        return super().prepare(settings, vocabulary)
-
-    @classmethod
-    def for_trained_model(cls, settings: Settings, vocabulary: Any) -> Any:
-        """Builds the task for a trained model that reads texts or images."""
-        if settings.model.reads == "images":
-            return ClassifyPictures(vocabulary)
-        return super().for_trained_model(settings, vocabulary)
 
     def rows(
         self, examples: Sequence[LabelledText], labels: Sequence[str], longest: int
@@ -62,14 +41,17 @@ class Classify(Supervised[LabelledText]):
         """One row per text, truncated to `longest` tokens; its target is the index of its class."""
         numbers = label_indices(labels, [example.label for example in examples])
         return [
-            LabelledRow(read.ids, read.types, [number])
-            for read, number in zip(self.read(_texts(examples), longest), numbers, strict=True)
+            LabelledRow(text.values, list(text.types), [number])
+            for text, number in zip(self._read_examples(examples, longest), numbers, strict=True)
         ]
 
     def truncated(self, model: Encoder, examples: Sequence[LabelledText]) -> int:
         """The number of texts that are longer than the model reads."""
-        read = self.read(_texts(examples), model.config.max_length)
-        return sum(text.left_out > 0 for text in read)
+        encoded = self._read_examples(examples, model.config.max_length)
+        return sum(text.cut > 0 for text in encoded)
+
+    def _read_examples(self, examples: Sequence[LabelledText], longest: int) -> list[Encoded]:
+        return self.tokenizer.read(_texts(examples), self.max_row_tokens(longest))
 
     def targets(self, batch: Batch[Ragged]) -> int:
         """The number of texts in a batch: each has one class."""
@@ -89,15 +71,15 @@ class Classify(Supervised[LabelledText]):
         model.require_head("classes")
         classes = model.config.classes
         rows = self.rows(examples, classes, model.config.max_length)
-        total, found = 0.0, [""] * len(rows)
+        total, predicted = 0.0, [""] * len(rows)
         with evaluating(model):
-            for made in evaluation(rows, self.options.batch_tokens, on_progress):
-                batch = made.to(model.device)
+            for rows_of_batch in evaluation(rows, self.options.batch_tokens, on_progress):
+                batch = rows_of_batch.to(model.device)
                 logits = model.classify(batch.source)  # (texts, classes)
                 total += float(F.cross_entropy(logits, batch.targets.ids, reduction="sum"))
-                for place, best in zip(batch.index, logits.argmax(1).tolist(), strict=True):
-                    found[place] = classes[best]
-        scores = class_scores([example.label for example in examples], found, classes)
+                for index, best in zip(batch.index, logits.argmax(1).tolist(), strict=True):
+                    predicted[index] = classes[best]
+        scores = class_scores([example.label for example in examples], predicted, classes)
         overall = {"loss": total / max(1, len(rows)), **scores.overall}
         return Measures(overall, scores.by_label, scores.confusion)
 

@@ -7,50 +7,65 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.data.input import Ragged
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.inputs.text import Processor, Vocabulary
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks.entries import TASKS
+from regard.tasks.base_task import Prepared, Settings
+from regard.tasks.classify_images import ClassifyImages
+from regard.tasks.encoder_task import EncoderTask, vectors_of
 from regard.tasks.head_batches import HeadBatch, in_batches, of_texts
-from regard.tasks.pictures import ClassifyPictures
-from regard.tasks.plain_text import ReadsText
-from regard.tasks.reader import Reader, vectors_of
-from regard.tasks.task import Prepared, Settings
-from regard.tokens import Vocabulary
+from regard.tasks.measures.report import Selection
+from regard.tasks.plain_text_task import id_rows, text_pieces
+from regard.tasks.specs import TASKS
 
 
-class Embed(ReadsText, Reader):
+class Embed(EncoderTask):
     """The task of an encoder without an output head: a vector for each text."""
 
     effect = "how far the vector of a text moves without the head: 1 - cosine"
-
-    @classmethod
-    def for_trained_model(cls, settings: Settings, vocabulary: Any) -> Any:
-        """Builds the task for a model that reads texts or images."""
-        if settings.model.reads == "images":
-            return ClassifyPictures(vocabulary)
-        return super().for_trained_model(settings, vocabulary)
+    symbols_around = 4
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
         """Raises an error, because this task cannot be trained."""
         del vocabulary
-        others = ", ".join(name for name in TASKS if name != settings.task)
-        raise InputError(f"task: {settings.task}", got="a recipe to train", expected=others)
+        raise _cannot_be_trained(settings)
+
+    def head_examples(
+        self, settings: Settings, selection: Selection, count: int
+    ) -> list[list[int]]:
+        """Up to `count` pieces of text as ids, spread evenly over files."""
+        return text_pieces(self, settings, selection, count)
 
     def head_batches(self, model: Encoder, items: Any) -> list[HeadBatch]:
         """Batches of texts, given as such or as ids, on which heads are measured.
 
         The loss of a model without a head is how far it moves the vectors of the texts.
         """
-        found = []
-        for some in in_batches(self.id_rows(model, items, self.max_text_tokens(model))):
-            texts = Ragged.of([self.tokenizer.template(ids) for ids in some]).to(model.device)
+        head_batches = []
+        for rows in in_batches(id_rows(self, model, items, self.max_text_tokens(model))):
+            texts = Ragged.of([self.tokenizer.template(ids) for ids in rows]).to(model.device)
             with evaluating(model):
                 usual = vectors_of(model, texts, pool="mean", normalise=True)
-            found.append(of_texts(model, texts, partial(_moved, texts, usual), len(some)))
-        return found
+            head_batches.append(of_texts(model, texts, partial(_moved, texts, usual), len(rows)))
+        return head_batches
+
+
+class EmbedImages(ClassifyImages):
+    """The same for images."""
+
+    @classmethod
+    def prepare(cls, settings: Settings, processor: Processor | None = None) -> Prepared:
+        """Raises an error, because this task cannot be trained."""
+        del processor
+        raise _cannot_be_trained(settings)
+
+
+def _cannot_be_trained(settings: Settings) -> InputError:
+    others = ", ".join(name for name in TASKS if name != settings.task)
+    return InputError(f"task: {settings.task}", got="a recipe to train", expected=others)
 
 
 def _moved(texts: Ragged, usual: Tensor, model: Encoder) -> Tensor:

@@ -1,7 +1,7 @@
 """Masked language modelling (BERT): texts and an encoder -> loss, accuracy of masked tokens.
 
 Rows of plain text come in; batches with masked tokens and their loss go out to the trainer.
-Predictions are those of any encoder (`Reader`). Settings give three published variants:
+The words for a mask go out to users. Settings give three published variants:
     BERT                model.next_sentence: true, data.rows: packed     pairs of texts
     BERT, one text      model.next_sentence: false, data.rows: packed    stretches of documents
     RoBERTa             model.next_sentence: false, data.rows: stream, model.token_types: 0
@@ -10,7 +10,8 @@ Predictions are those of any encoder (`Reader`). Settings give three published v
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch
-from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
 from regard.data.text.corruption import (
     RATE,
@@ -32,17 +32,29 @@ from regard.data.text.corruption import (
 )
 from regard.data.text.packing import Packed
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.inputs.reader import Encoded
+from regard.inputs.text import Tokenizer
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
+from regard.tasks.base_task import Settings, loss_unit
+from regard.tasks.encoder_task import READING, EncoderTask
 from regard.tasks.head_batches import HeadBatch, in_batches, of_texts
 from regard.tasks.measures.report import Scoring
-from regard.tasks.plain_text import MakeRows, PlainText
-from regard.tasks.reader import READING, Reader
-from regard.tasks.task import Settings, rise
-from regard.tokens import Tokenizer
+from regard.tasks.plain_text_task import MakeRows, PlainTextTask, id_rows
 
 ENDS = (b".", b"!", b"?", b"\n")
 """The bytes that end a sentence."""
+MASKS = ("[MASK]", "<mask>", "___")
+"""The ways to write a mask in a text, independent of the model's own mask symbol."""
+
+
+@dataclass(frozen=True)
+class Filling:
+    """A predicted word for one mask."""
+
+    word: str
+    probability: float
 
 
 def symbols_of(tokenizer: Tokenizer) -> Symbols:
@@ -101,7 +113,7 @@ def corruption(
     return SentencePairs(masking, others, frozenset(stops))
 
 
-class Fill(PlainText, Reader):
+class Fill(PlainTextTask, EncoderTask):
     """Masked language modelling: training, evaluation and prediction.
 
     The masks of the training text change in each epoch; those of the validation text are fixed.
@@ -109,7 +121,7 @@ class Fill(PlainText, Reader):
 
     around = READING
     example_command = 'fill {} "The [MASK] is open."'
-    effect = rise("masked token")
+    effect = loss_unit("masked token")
 
     def rows(
         self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
@@ -149,8 +161,8 @@ class Fill(PlainText, Reader):
             return total
         pooled = model.pooled(batch.source, hidden)
         logits = model.require_head("next_sentence")(pooled)  # (pairs, 2)
-        each = F.cross_entropy(logits, _classes(batch.labels), reduction="none")  # (pairs,)
-        return total + (each * _holes_in_each(batch)).sum()
+        losses = F.cross_entropy(logits, _classes(batch.labels), reduction="none")  # (pairs,)
+        return total + (losses * _masks_per_text(batch)).sum()
 
     def evaluate(
         self,
@@ -167,44 +179,96 @@ class Fill(PlainText, Reader):
         """
         sums: dict[str, float] = {}
         with evaluating(model):
-            for made in self.to_evaluate_on(rows).evaluation():
-                batch = made.to(model.device)
+            for rows_of_batch in self.to_evaluate_on(rows).evaluation():
+                batch = rows_of_batch.to(model.device)
                 for name, value in _measure(model, batch).items():
                     sums[name] = sums.get(name, 0.0) + value
                 if on_progress is not None:
                     on_progress(batch.source.ids.numel())
         mean = partial(_mean, sums)
-        found = {"loss": mean("loss", "holes"), "accuracy": mean("right", "holes")}
-        found["perplexity"] = math.exp(min(found["loss"], 700.0))
+        scores = {"loss": mean("loss", "holes"), "accuracy": mean("right", "holes")}
+        scores["perplexity"] = math.exp(min(scores["loss"], 700.0))
         if "pairs" in sums:
-            found["next_sentence_loss"] = mean("follows_loss", "pairs")
-            found["next_sentence_accuracy"] = mean("follows_right", "pairs")
-        return found
+            scores["next_sentence_loss"] = mean("follows_loss", "pairs")
+            scores["next_sentence_accuracy"] = mean("follows_right", "pairs")
+        return scores
 
     def of_files(self, settings: Settings) -> MakeRows:
         """How the text of files given by the user is cut: with the batch size of training."""
         return partial(Packed, batch_tokens=settings.train.batch_tokens)
 
     def details(
-        self, model: Encoder, rows: CorruptedCorpus, found: Mapping[str, float], scoring: Scoring
+        self, model: Encoder, rows: CorruptedCorpus, scores: Mapping[str, float], scoring: Scoring
     ) -> dict[str, Any]:
         """The percentage of masked tokens that are predicted right."""
         del model, rows, scoring
-        return {"masked": 100 * found["accuracy"]}
+        return {"masked": 100 * scores["accuracy"]}
 
     def head_batches(self, model: Encoder, items: Any) -> list[HeadBatch]:
         """Batches of masked texts, given as such or as ids, on which heads are measured."""
         masking = Masking(symbols_of(self.tokenizer))
-        found = []
-        for some in in_batches(self.id_rows(model, items, self.max_text_tokens(model))):
-            rows = [np.array(self.tokenizer.template(ids)) for ids in some]
-            batch = masking.hide(rows, tuple(range(len(some))), 0).to(model.device)
-            loss = partial(_said, batch)
-            found.append(of_texts(model, batch.source, loss, batch.target_positions.numel()))
-        return found
+        head_batches = []
+        for texts in in_batches(id_rows(self, model, items, self.max_text_tokens(model))):
+            rows = [np.array(self.tokenizer.template(ids)) for ids in texts]
+            batch = masking.hide(rows, tuple(range(len(texts))), 0).to(model.device)
+            loss = partial(_masked_loss, batch)
+            head_batches.append(of_texts(model, batch.source, loss, batch.target_positions.numel()))
+        return head_batches
+
+    def read_masks(self, model: Encoder, items: Sequence[str], **_: Any) -> list[Encoded]:
+        """Reads texts with masks, each written in one of the ways of `MASKS`.
+
+        Raises:
+            InputError: The vocabulary has no mask token, or a text has no mask.
+        """
+        mask = self.tokenizer.specials.mask
+        if mask is None:
+            raise InputError(
+                "fill", got="a vocabulary without a mask token", expected="one with it"
+            )
+        [symbol] = self.tokenizer.tokens([mask])
+        texts = list(items)
+        for written in MASKS:
+            texts = [text.replace(written, symbol) for text in texts]
+        encoded = self.tokenizer.read(texts, model.config.max_length, symbols=True)
+        if not all(mask in text.values for text in encoded):
+            raise InputError("fill", got="no mask in the text", expected=f"{MASKS[0]} for a word")
+        return [replace(text, item=item) for text, item in zip(encoded, items, strict=True)]
+
+    def fill(
+        self, model: Encoder, encoded: Sequence[Encoded], top: int = 5
+    ) -> list[list[list[Filling]]]:
+        """The `top` most probable words for each mask of each text: (texts, masks, top)."""
+        mask = self.tokenizer.specials.mask
+        fillings: list[list[list[Filling]]] = [[] for _ in encoded]
+        with evaluating(model):
+            for index, texts in self.inputs(model, encoded):
+                batch: Any = texts.to(model.device)
+                positions = (batch.ids == mask).nonzero()[:, 0]
+                hidden = model.hidden(batch)[positions]  # (masks, dim)
+                logits = model.require_head("masked")(hidden)  # (masks, vocab)
+                words = iter(self._likeliest(logits.softmax(dim=1), top))
+                for i in index:
+                    fillings[i] = [next(words) for _ in range(encoded[i].values.count(mask))]
+        return fillings
+
+    def _likeliest(self, probabilities: Tensor, count: int) -> list[list[Filling]]:
+        """The `count` most probable words of each row of probabilities (rows, vocab)."""
+
+        def word(token: int) -> str:
+            return self.tokenizer.decode([token]).strip() or self.tokenizer.tokens([token])[0]
+
+        best, tokens = probabilities.topk(min(count, probabilities.shape[1]))
+        return [
+            [
+                Filling(word(token), probability)
+                for token, probability in zip(row, values, strict=True)
+            ]
+            for row, values in zip(tokens.tolist(), best.tolist(), strict=True)
+        ]
 
 
-def _said(batch: Batch[Ragged], model: Encoder) -> Tensor:
+def _masked_loss(batch: Batch[Ragged], model: Encoder) -> Tensor:
     """The summed loss of the masked tokens, without next-sentence prediction."""
     logits = model.require_head("masked")(model.hidden(batch.source)[batch.target_positions])
     return F.cross_entropy(logits, batch.known_targets, reduction="sum")
@@ -214,7 +278,7 @@ def _measure(model: Encoder, batch: Batch[Ragged]) -> dict[str, float]:
     """Sums of losses and of right predictions over one batch, and their numbers of targets."""
     hidden = model.hidden(batch.source)
     logits = model.require_head("masked")(hidden[batch.target_positions])  # (holes, vocab)
-    found = {
+    sums = {
         "loss": float(F.cross_entropy(logits, batch.known_targets, reduction="sum")),
         "right": float((logits.argmax(1) == batch.known_targets).sum()),
         "holes": float(batch.target_positions.numel()),
@@ -223,10 +287,10 @@ def _measure(model: Encoder, batch: Batch[Ragged]) -> dict[str, float]:
         pooled = model.pooled(batch.source, hidden)
         logits = model.require_head("next_sentence")(pooled)  # (pairs, 2)
         wanted = _classes(batch.labels)
-        found["follows_loss"] = float(F.cross_entropy(logits, wanted, reduction="sum"))
-        found["follows_right"] = float((logits.argmax(1) == wanted).sum())
-        found["pairs"] = float(batch.labels.numel())
-    return found
+        sums["follows_loss"] = float(F.cross_entropy(logits, wanted, reduction="sum"))
+        sums["follows_right"] = float((logits.argmax(1) == wanted).sum())
+        sums["pairs"] = float(batch.labels.numel())
+    return sums
 
 
 def _classes(follows: Tensor) -> Tensor:
@@ -234,7 +298,7 @@ def _classes(follows: Tensor) -> Tensor:
     return 1 - follows
 
 
-def _holes_in_each(batch: Batch[Ragged]) -> Tensor:
+def _masks_per_text(batch: Batch[Ragged]) -> Tensor:
     """The number of masked tokens in each sequence: (sequences,)."""
     lengths = batch.source.lengths
     ends = torch.tensor(lengths, device=batch.target_positions.device).cumsum(0)

@@ -11,31 +11,32 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
 from regard.data.text.packing import BatchedCorpus
 from regard.decode.config import DecodeConfig
 from regard.decode.filters import Symbols
 from regard.decode.search import Forbidden, check_finite
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.inputs.reader import Encoded
+from regard.inputs.text import TaskSymbols, Tokenizer
 from regard.layers import KVCache, Tap
 from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
+from regard.tasks.base_task import Settings
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import WordAccuracy
 from regard.tasks.measures.report import Scoring, counted
-from regard.tasks.plain_text import MakeRows, PlainTextWriter
-from regard.tasks.task import Settings
+from regard.tasks.plain_text_task import MakeRows, PlainTextTask, id_rows
 from regard.tasks.trace import Trace, trace_single_stack
-from regard.tasks.writer import Output
-from regard.tokens import TaskSymbols, Tokenizer
+from regard.tasks.writing_task import WritingTask
 
 _WORD = re.compile(r"[^\W_][\w'’-]*")
 WORDS_AT_ONCE = 16
@@ -68,7 +69,7 @@ class Suggestion:
     probability: float
 
 
-class Generate(PlainTextWriter):
+class Generate(PlainTextTask, WritingTask):
     """Language modelling: training, evaluation and prediction."""
 
     around = TaskSymbols("<s> $A", "<s> $A $B")
@@ -89,11 +90,20 @@ class Generate(PlainTextWriter):
         del train
         return make(corpus, length=settings.model.max_length)
 
+    def evaluate(
+        self,
+        model: Any,
+        rows: BatchedCorpus | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> dict[str, float]:
+        """Mean negative log-likelihood per target token, and perplexity."""
+        return self.likelihood(model, self.to_evaluate_on(rows).evaluation(), on_progress)
+
     def details(
-        self, model: Decoder, rows: BatchedCorpus, found: Mapping[str, float], scoring: Scoring
+        self, model: Decoder, rows: BatchedCorpus, scores: Mapping[str, float], scoring: Scoring
     ) -> dict[str, Any]:
         """The accuracy of suggested next words, if `scoring.suggest` asks for it."""
-        del found
+        del scores
         if not scoring.suggest:
             return {}
         corpus, on_progress = (
@@ -112,19 +122,13 @@ class Generate(PlainTextWriter):
 
     def head_batches(self, model: Decoder, items: Any) -> list[HeadBatch]:
         """Batches of texts, given as such or as ids, on which heads are measured."""
-        rows = self.id_rows(model, items, model.config.max_length + 1)
+        rows = id_rows(self, model, items, model.config.max_length + 1, self.prompt)
         batches = map(batch_of_ids, in_batches(rows))
         return [of_tokens(model, batch.to(model.device)) for batch in batches]
 
-    def encode_start(self, text: str, most: int) -> list[int]:
-        """Encodes a text as a prompt: of a long text, the last tokens are kept."""
-        return self.prompt(text, most)
-
     def trace(self, model: Decoder, text: str, tap: Tap, **_: Any) -> Trace:
         """Encodes one text and returns what the tap records in the forward pass."""
-        return trace_single_stack(
-            model, self.tokenizer, text, tap, "decoder", lambda ids, _: Ragged.of([ids])
-        )
+        return trace_single_stack(model, self.tokenizer, text, tap, "decoder")
 
     def symbols(self) -> Symbols:
         """The special tokens of decoding."""
@@ -144,16 +148,25 @@ class Generate(PlainTextWriter):
         ids = self._last(text, longest) or [self._begin]
         return ids[-(longest - 1) :]
 
-    def encode_prompt(self, text: str, longest: int, config: DecodeConfig) -> list[int]:
-        """Encodes a prompt to be continued; warns if it is cut or if little room is left.
+    def read(self, model: Decoder, items: Sequence[str], **_: Any) -> list[Encoded]:
+        """Reads prompts, of long ones at least as many of the last tokens as the model reads."""
+        longest = model.config.max_length
+        return [Encoded(text, self._last(text, longest) or [self._begin]) for text in items]
+
+    def read_beginnings(self, model: Decoder, items: Sequence[str], **_: Any) -> list[Encoded]:
+        """Reads texts whose next word is asked for: as prompts, without the last space."""
+        encoded = self.read(model, [text.rstrip() for text in items])
+        return [replace(text, item=item) for text, item in zip(encoded, items, strict=True)]
+
+    def fitted(self, ids: Sequence[int], longest: int, config: DecodeConfig) -> Sequence[int]:
+        """The ids of a prompt, cut if they are too many; warns if little room is left.
 
         Args:
-            text: The prompt.
+            ids: The prompt.
             longest: The number of positions of the model.
             config: Its `max_length` is the number of tokens to generate. A prompt that has to be
                 cut leaves room for them, but keeps at least half of the positions.
         """
-        ids = self._last(text, longest) or [self._begin]
         wanted, left = config.max_length or 1, longest - len(ids)
         if left < 1:
             read = max(1, longest - min(config.max_length or longest, longest // 2))
@@ -177,17 +190,6 @@ class Generate(PlainTextWriter):
             characters *= 2
         return self.tokenizer.template(self.tokenizer.encode(text))
 
-    def predict(
-        self,
-        model: Decoder,
-        prompts: Sequence[Sequence[int]],
-        config: DecodeConfig,
-        *,
-        tap: Tap | None = None,
-    ) -> list[list[Output]]:
-        """The best continuations of each prompt (given as ids), best first; see `outputs`."""
-        return self.outputs(model, prompts, config, tap=tap)
-
     def forbidden(self, config: DecodeConfig) -> Forbidden | None:
         """Forbids each token that completes `no_copy` consecutive words of the training text.
 
@@ -206,8 +208,8 @@ class Generate(PlainTextWriter):
             )
 
         def completes(ids: Sequence[int], token: int) -> bool:
-            some = [*ids[-TOKENS_OF_A_WORD * size :]]
-            return ngrams.copied(self.tokenizer.decode(some), self.tokenizer.decode([*some, token]))
+            last = [*ids[-TOKENS_OF_A_WORD * size :]]
+            return ngrams.copied(self.tokenizer.decode(last), self.tokenizer.decode([*last, token]))
 
         return completes
 
@@ -218,7 +220,7 @@ class Generate(PlainTextWriter):
     def generate(
         self,
         model: Decoder,
-        texts: Sequence[str],
+        encoded: Sequence[Encoded],
         config: DecodeConfig,
         *,
         samples: int = 1,
@@ -228,24 +230,27 @@ class Generate(PlainTextWriter):
 
         Args:
             model: The language model.
-            texts: Prompts.
+            encoded: Prompts.
             config: The decoding settings.
             samples: The number of continuations per prompt. The i-th, from 0, uses the seed
                 `config.seed + i`.
         """
-        ids = [self.encode_prompt(text, model.config.max_length, config) for text in texts]
-        found: list[list[str]] = [[] for _ in texts]
+        prompts = [self.fitted(text.values, model.config.max_length, config) for text in encoded]
+        continuations: list[list[str]] = [[] for _ in encoded]
         for sample in range(samples):
             drawn = config.model_copy(update={"seed": config.seed + sample})
-            for place, outputs in enumerate(self.predict(model, ids, drawn)):
-                found[place].append(outputs[0].text)
-        return found
+            for texts, outputs in zip(
+                continuations, self.outputs(model, prompts, drawn), strict=True
+            ):
+                texts.append(outputs[0].text)
+        return continuations
 
-    def stream(self, model: Decoder, text: str, config: DecodeConfig, **_: Any) -> Iterator[str]:
+    def stream(
+        self, model: Decoder, text: Encoded, config: DecodeConfig, **_: Any
+    ) -> Iterator[str]:
         """Yields the continuation of one prompt piece by piece; no piece is revised later."""
-        return self.stream_ids(
-            model, self.encode_prompt(text, model.config.max_length, config), config
-        )
+        prompt = self.fitted(text.values, model.config.max_length, config)
+        return self.stream_ids(model, prompt, config)
 
     def stream_ids(
         self, model: Decoder, prompt: Sequence[int], config: DecodeConfig
@@ -277,38 +282,37 @@ class Generate(PlainTextWriter):
         goes_on = [bool(text) and all(map(_inside_a_word, text)) for text in texts]
         return torch.tensor(begins), torch.tensor(goes_on)
 
-    def suggest(self, model: Decoder, texts: Sequence[str], top: int = 3) -> list[list[Suggestion]]:
-        """The most probable next words of each text; see `next_words`."""
-        return [self.next_words(model, text, top) for text in texts]
-
-    def next_words(self, model: Decoder, text: str, count: int = 3) -> list[Suggestion]:
+    def suggest(
+        self, model: Decoder, encoded: Sequence[Encoded], top: int = 3
+    ) -> list[list[Suggestion]]:
         """The most probable next words, composed of sub-words, with their probabilities.
 
-        Logs a warning if the text is longer than the model can read.
+        Logs a warning if a text is longer than the model can read.
 
         Args:
             model: The language model.
-            text: The text so far.
-            count: The number of words to suggest.
+            encoded: The texts so far, from `read_beginnings`.
+            top: The number of words to suggest for each.
 
         Raises:
-            InputError: `count` is not between 1 and `MAX_SUGGESTED`.
+            InputError: `top` is not between 1 and `MAX_SUGGESTED`.
         """
-        if not 1 <= count <= MAX_SUGGESTED:
+        if not 1 <= top <= MAX_SUGGESTED:
             expected = f"1 to {MAX_SUGGESTED}"
-            raise InputError("the number of words (--top)", got=count, expected=expected)
+            raise InputError("the number of words (--top)", got=top, expected=expected)
         most = self._word_and_prompt_limits(model)[1] - 1
-        if len(self._last(text.rstrip(), most)) > most:
-            _warn_read(most)
-        return self.likeliest(model, text, count)
+        for text in encoded:
+            if len(text.values) > most:
+                _warn_read(most)
+        return [self.likeliest(model, text, top) for text in encoded]
 
     def _word_and_prompt_limits(self, model: Decoder) -> tuple[int, int]:
         """The maximal number of tokens of a suggested word, and of the text before it."""
         word_limit = min(LONGEST_WORD, model.config.max_length // 2)
         return word_limit, max(2, model.config.max_length - word_limit)
 
-    def likeliest(self, model: Decoder, text: str, count: int) -> list[Suggestion]:
-        """Computes `next_words` without checks and warnings.
+    def likeliest(self, model: Decoder, text: Encoded, count: int) -> list[Suggestion]:
+        """Computes the suggestions for one text, without checks and warnings.
 
         P(word) = P(its tokens) · P(the next token does not continue the word), summed over all
         tokenizations of the word. The search extends partial words best first. No word is more
@@ -317,13 +321,13 @@ class Generate(PlainTextWriter):
 
         Args:
             model: The language model.
-            text: The text so far.
+            text: The text so far, from `read_beginnings`.
             count: The number of words to suggest.
         """
         word_limit, prompt_limit = self._word_and_prompt_limits(model)
-        prompt = self.prompt(text.rstrip(), prompt_limit)
+        prompt = text.values[-(prompt_limit - 1) :]
         begins, goes_on = (edge.to(model.device) for edge in self._edges)
-        if not text.strip():  # the first word of a text has no space before it
+        if not text.item.strip():  # the first word of a text has no space before it
             begins = begins | goes_on
         words: dict[str, float] = {}
         waiting: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
@@ -388,8 +392,8 @@ def _likeliest(log_probs: Tensor, allowed: Tensor) -> Iterator[tuple[float, int]
         log_probs: (vocab,) Log-probabilities.
         allowed: (vocab,) True for allowed tokens.
     """
-    found = log_probs.masked_fill(~allowed, -math.inf)
-    values, tokens = found.topk(min(BRANCHES, len(found)))
+    possible = log_probs.masked_fill(~allowed, -math.inf)
+    values, tokens = possible.topk(min(BRANCHES, len(possible)))
     for value, token in zip(values.tolist(), tokens.tolist(), strict=True):
         if value > -math.inf:
             yield value, token
@@ -418,21 +422,22 @@ def word_accuracy(
         top: The number of words suggested at each place.
         on_progress: Called with 1 after each place.
     """
-    places = [
-        (text, found.start(), found.group())
+    words_after_others = [
+        (text, match.start(), match.group())
         for text in texts
-        for found in _WORD.finditer(text)
-        if found.start() > 0 and text[found.start() - 1] == " "
+        for match in _WORD.finditer(text)
+        if match.start() > 0 and text[match.start() - 1] == " "
     ]
-    if not places:
+    if not words_after_others:
         raise InputError(
             "the text", got="no word that follows another", expected="two or more words"
         )
-    step = max(1, len(places) // words)
-    chosen = places[step // 2 :: step][:words]
+    step = max(1, len(words_after_others) // words)
+    chosen = words_after_others[step // 2 :: step][:words]
     ranks = []
     for text, start, word in chosen:
-        suggested = [each.word for each in task.likeliest(model, text[:start], top)]
+        [beginning] = task.read_beginnings(model, [text[:start]])
+        suggested = [suggestion.word for suggestion in task.likeliest(model, beginning, top)]
         ranks.append(suggested.index(word) if word in suggested else top)
         if on_progress is not None:
             on_progress(1)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch
-from regard.data.input import Input, Ragged
+from regard.inputs.arrays import Input, Ragged
 from regard.layers import Tap
 
 T = TypeVar("T")

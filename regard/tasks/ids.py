@@ -8,76 +8,58 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.data.input import Dense, Ragged
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode
 from regard.decode.filters import Symbols
 from regard.errors import InputError
+from regard.inputs.arrays import Input, Ragged
+from regard.inputs.text import Vocabulary
+from regard.inputs.text.reader import is_ids
 from regard.models import Model
 from regard.models.mode import evaluating
-from regard.tasks.reader import vectors_of
-from regard.tasks.task import max_lengths
-from regard.tokens import Vocabulary
+from regard.tasks.base_task import max_lengths
+from regard.tasks.encoder_task import vectors_of
 
 Ids = Sequence[int]
 NO_SYMBOL = -1
 """Stands for a special token that is not known without a tokenizer; no token has this id."""
 
 
-def is_ids(value: Any) -> bool:
-    """Whether a value is the ids of one text, as a list, an array or a tensor."""
-    if hasattr(value, "ndim"):
-        return bool(value.ndim == 1)
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        return False
-    return bool(value) and isinstance(value[0], Integral)
-
-
 def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
-    """The logits of the model for ids, or for pixels; see `Pipeline.logits`."""
-    if model.config.reads == "images":
-        return _logits_of_images(model, ids)
+    """The logits of the model for ids; see `Pipeline.logits`."""
     both = model.config.sides == 2
     if both == (target_ids is None):
         expected = "source and target ids" if both else "the ids of one text"
         raise InputError("logits", got="one" if both else "two", expected=expected)
     rows, back = rows_of(ids if not both else target_ids, None if both else mask)
     sources = rows_of(ids, mask)[0] if both else None
-    for each in rows:
-        check_ids(each, model, side=-1)
-    for each in sources or ():
-        check_ids(each, model)
+    for row in rows:
+        check_ids(row, model, side=-1)
+    for row in sources or ():
+        check_ids(row, model)
     with evaluating(model):
         if sources is not None:
             if len(sources) != len(rows):
                 raise InputError("logits", got=f"{len(rows)} targets", expected=len(sources))
-            found = model(Ragged.of(sources).to(model.device), Ragged.of(rows).to(model.device))
+            logits = model(Ragged.of(sources).to(model.device), Ragged.of(rows).to(model.device))
         else:
-            found = _head(model)(Ragged.of(rows).to(model.device))
-    found = found.to(getattr(ids, "device", "cpu"))  # the device of the given ids
+            logits = _head(model)(Ragged.of(rows).to(model.device))
+    logits = logits.to(getattr(ids, "device", "cpu"))  # the device of the given ids
     if getattr(model.config, "classes", ()):  # one row per text, not per token
-        return found[0] if is_ids(ids) else found
-    return back(list(torch.split(found, [len(row) for row in rows])))
+        return logits[0] if is_ids(ids) else logits
+    return back(list(torch.split(logits, [len(row) for row in rows])))
 
 
-def _logits_of_images(model: Any, images: Any) -> Tensor:
-    """The logits of images: (batch, channels, height, width) -> (batch, classes)."""
-    values = torch.as_tensor(images)
-    if values.ndim != 4 or not values.is_floating_point():
-        shape = " x ".join(map(str, values.shape))
-        expected = "real numbers, batch x channels x height x width"
-        raise InputError(
-            "logits", got=f"{shape or 'a number'} of {values.dtype}", expected=expected
-        )
+def logits_of_input(model: Any, source: Input) -> Tensor:
+    """The logits of each example of an input that is no token ids: (examples, classes)."""
     with evaluating(model):
-        found: Tensor = model.classify(Dense(values.float()).to(model.device))
-    return found.cpu()
+        logits: Tensor = model.classify(source.to(model.device))
+    return logits.cpu()
 
 
 def _head(model: Any) -> Callable[[Ragged], Tensor]:
@@ -116,10 +98,10 @@ def rows_of(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor
         InputError: The mask has another shape than the ids.
     """
     if mask is not None or getattr(ids, "ndim", 0) == 2:
-        one = is_ids(ids)
+        is_single = is_ids(ids)
         try:
-            ids = torch.as_tensor(ids)[None] if one else torch.as_tensor(ids)
-            mask = torch.as_tensor(mask)[None] if one else mask
+            ids = torch.as_tensor(ids)[None] if is_single else torch.as_tensor(ids)
+            mask = torch.as_tensor(mask)[None] if is_single else mask
         except (ValueError, TypeError):
             raise InputError("mask", got="texts of different lengths", expected="none") from None
         real = torch.ones_like(ids) if mask is None else torch.as_tensor(mask)
@@ -127,15 +109,15 @@ def rows_of(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor
             raise InputError("mask", got=tuple(real.shape), expected=tuple(ids.shape))
         rows = [row[keep].tolist() for row, keep in zip(ids, real.bool(), strict=True)]
 
-        def back(found: list[Tensor]) -> Tensor:
-            out = found[0].new_zeros(*ids.shape, *found[0].shape[1:])
-            out[real.bool()] = torch.cat(found)
-            return out[0] if one else out
+        def back(results: list[Tensor]) -> Tensor:
+            out = results[0].new_zeros(*ids.shape, *results[0].shape[1:])
+            out[real.bool()] = torch.cat(results)
+            return out[0] if is_single else out
 
         return rows, back
     if is_ids(ids):
-        return [list(map(int, ids))], lambda found: found[0]
-    return [list(map(int, row)) for row in ids], lambda found: found
+        return [list(map(int, ids))], lambda results: results[0]
+    return [list(map(int, row)) for row in ids], lambda results: results
 
 
 def check_ids(ids: Ids, model: Model, side: int = 0) -> None:
@@ -192,7 +174,7 @@ def generate_ids(
         fix = "give one: begin=0, or add a tokenizer"
         raise InputError("generate", got="no id to begin with", fix=fix)
     with evaluating(model):
-        found = decode(
+        n_best = decode(
             model,
             Ragged.of(rows) if both else None,
             symbols,
@@ -201,7 +183,7 @@ def generate_ids(
             max_lengths=max_lengths(map(len, rows)),
             limit=model.config.bound,
         )
-    return [list(best.ids) for best, *_ in found]
+    return [list(best.ids) for best, *_ in n_best]
 
 
 def _symbols(vocabulary: Vocabulary | None, *, begins: bool) -> Symbols:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.input import Dense
+from regard.inputs.arrays import Dense
 from regard.layers import Edit, Layout, Tap
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating

@@ -12,12 +12,11 @@ Each epoch chooses other spans, as `Fill` chooses other masks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from regard.data.input import Ragged
 from regard.data.order import generator
 from regard.data.text.corpus import Corpus
 from regard.data.text.corruption import CorruptedCorpus
@@ -25,17 +24,17 @@ from regard.data.text.spans import SpanCorruption, cut_spans, span_lengths, span
 from regard.decode.config import DecodeConfig
 from regard.decode.filters import Symbols
 from regard.errors import InputError
-from regard.layers import Tap
+from regard.inputs.arrays import Ragged
+from regard.inputs.reader import Encoded
+from regard.inputs.text import Vocabulary
+from regard.inputs.text.learn import TaskSymbols, sentinels_of
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.tasks.base_task import Settings
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import SpanAccuracy
 from regard.tasks.measures.report import Scoring, counted
-from regard.tasks.plain_text import MakeRows, PlainTextWriter
-from regard.tasks.task import Settings
-from regard.tasks.trace import SequenceToSequence
-from regard.tasks.writer import Output, check_length
-from regard.tokens import Vocabulary
-from regard.tokens.learn import TaskSymbols, sentinels_of
+from regard.tasks.plain_text_task import MakeRows, PlainTextTask, id_rows
+from regard.tasks.writing_task import Output, WritingTask, check_length
 
 HOLES = ("[MASK]", "<mask>", "___")
 """The ways to write a hole in a text; the first hole becomes `<extra_id_0>`, and so on."""
@@ -51,7 +50,7 @@ class Restored:
     spans: tuple[str, ...]
 
 
-class Restore(PlainTextWriter, SequenceToSequence):
+class Restore(PlainTextTask, WritingTask):
     """Span corruption: training, evaluation and prediction.
 
     Args:
@@ -94,6 +93,15 @@ class Restore(PlainTextWriter, SequenceToSequence):
         del train
         length = self.max_text_tokens(settings.model.max_length)
         return CorruptedCorpus(make(corpus, length=length), self.corruption(settings.seed))
+
+    def evaluate(
+        self,
+        model: Any,
+        rows: CorruptedCorpus | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> dict[str, float]:
+        """Mean negative log-likelihood per target token, and perplexity."""
+        return self.likelihood(model, self.to_evaluate_on(rows).evaluation(), on_progress)
 
     def has_sentinel(self, text: str) -> bool:
         """Whether a text contains a sentinel token."""
@@ -157,11 +165,11 @@ class Restore(PlainTextWriter, SequenceToSequence):
         self,
         model: EncoderDecoder,
         rows: CorruptedCorpus,
-        found: Mapping[str, float],
+        scores: Mapping[str, float],
         scoring: Scoring,
     ) -> dict[str, Any]:
         """The accuracy of restored spans."""
-        del found
+        del scores
         on_progress = counted(scoring.on_progress, MAX_RESTORED_TEXTS, "spans")
         return {
             "spans": self.accuracy(
@@ -171,10 +179,10 @@ class Restore(PlainTextWriter, SequenceToSequence):
 
     def head_batches(self, model: EncoderDecoder, items: Any) -> list[HeadBatch]:
         """Batches of texts with spans cut out, given as such or as ids, to measure heads on."""
-        rows = self.id_rows(model, items, self.max_text_tokens(model.config.max_length))
+        rows = id_rows(self, model, items, self.max_text_tokens(model.config.max_length))
         corrupt = self.corruption(0)
-        made = (corrupt(batch_of_ids(some), 0) for some in in_batches(rows))
-        return [of_tokens(model, batch.to(model.device)) for batch in made]
+        batches = (corrupt(batch_of_ids(texts), 0) for texts in in_batches(rows))
+        return [of_tokens(model, batch.to(model.device)) for batch in batches]
 
     def symbols(self) -> Symbols:
         """The special tokens of decoding; padding and the unknown token are never generated."""
@@ -182,75 +190,63 @@ class Restore(PlainTextWriter, SequenceToSequence):
         banned = (tokenizer.pad, tokenizer.unknown)
         return Symbols(tokenizer.begin, tokenizer.end, tokenizer.pad, banned)
 
-    def source_ids(self, text: str, longest: int, *, allow_unknown: bool = True) -> list[int]:
-        """Encodes a text with holes; each of `HOLES` becomes the next unused sentinel.
+    def read(self, model: EncoderDecoder, items: Sequence[str], **_: Any) -> list[Encoded]:
+        """Reads texts with holes; each of `HOLES` becomes the next unused sentinel.
 
         Raises:
-            InputError: The text is longer than the model can read.
+            InputError: A text is longer than the model can read.
         """
-        del allow_unknown  # a vocabulary of sub-words can spell unknown words
+        encoded = self.tokenizer.read(list(map(self._with_sentinels, items)), symbols=True)
+        for text in encoded:
+            check_length(len(text.values), "the text", model.config.max_length)
+        return [replace(text, item=item) for text, item in zip(encoded, items, strict=True)]
+
+    def _with_sentinels(self, text: str) -> str:
+        """A text with a sentinel in place of each of `HOLES`."""
         names = self.tokenizer.tokens(self.sentinels)
         free = (name for name in names if name not in text)
         for hole in HOLES:
             while hole in text and (name := next(free, None)) is not None:
                 text = text.replace(hole, name, 1)
-        ids = self.tokenizer.template(self.tokenizer.encode_with_specials(text))
-        return check_length(ids, "the text", longest)
+        return text
 
     def target_ids(self, text: str, longest: int) -> list[int]:
         """Encodes a given output with sentinels; it may have `longest - 1` tokens, plus the end."""
-        return check_length(self.tokenizer.encode_with_specials(text), "the target", longest - 1)
-
-    def predict(
-        self,
-        model: EncoderDecoder,
-        texts: Sequence[str],
-        config: DecodeConfig,
-        *,
-        tap: Tap | None = None,
-    ) -> list[list[Output]]:
-        """The best outputs for each text, best first: `<extra_id_0> cat <extra_id_1> the mat`.
-
-        Args:
-            model: The encoder-decoder.
-            texts: Texts with holes.
-            config: The decoding settings.
-            tap: Records or edits activations; all texts are then decoded in a single batch.
-        """
-        ids = [self.source_ids(text, model.config.max_length) for text in texts]
-        return self.outputs(model, ids, config, tap=tap)
+        ids = self.tokenizer.encode_with_specials(text)
+        check_length(len(ids), "the target", longest - 1)
+        return ids
 
     def generate(
-        self, model: EncoderDecoder, texts: Sequence[str], config: DecodeConfig, **_: Any
+        self, model: EncoderDecoder, encoded: Sequence[Encoded], config: DecodeConfig, **_: Any
     ) -> list[list[str]]:
         """The best output for each text, in a list of one: the missing spans with sentinels."""
-        return [[best.text] for best, *_ in self.predict(model, texts, config)]
+        return [[best.text] for best, *_ in self.predict(model, encoded, config)]
 
     def restore(
-        self, model: EncoderDecoder, texts: Sequence[str], config: DecodeConfig
+        self, model: EncoderDecoder, encoded: Sequence[Encoded], config: DecodeConfig
     ) -> list[Restored]:
         """Fills the holes (`<extra_id_0>`, or `___`) of each text.
 
         Raises:
             InputError: A text has no hole.
         """
-        if not all(map(self.has_hole, texts)):
+        if not all(self.has_hole(text.item) for text in encoded):
             raise InputError(
                 "restore", got="no hole in the text", expected="___ in place of missing words"
             )
-        outputs, longest = self.predict(model, texts, config), model.config.max_length
+        outputs = self.predict(model, encoded, config)
         return [
-            self.restored(text, best, longest)
-            for text, (best, *_) in zip(texts, outputs, strict=True)
+            self.restored(text.values, best)
+            for text, (best, *_) in zip(encoded, outputs, strict=True)
         ]
 
-    def restored(self, text: str, output: Output, longest: int) -> Restored:
-        """Replaces the holes of a text by the spans of an output."""
-        shown, restored = self.source_ids(text, longest), self._spans(output.hypothesis.ids)
-        whole = [token for each in shown for token in restored.get(each, [each])]
-        holes = [token for token in shown if token in self.sentinels]
-        spans = tuple(self._decoded(restored.get(hole, [])) for hole in holes)
-        return Restored(self._decoded(whole), spans)
+    def restored(self, ids: Sequence[int], output: Output) -> Restored:
+        """Replaces the holes of a text, given as ids, by the spans of an output."""
+        spans = self._spans(output.hypothesis.ids)
+        whole = [token for shown in ids for token in spans.get(shown, [shown])]
+        holes = [token for token in ids if token in self.sentinels]
+        texts = tuple(self._decoded(spans.get(hole, [])) for hole in holes)
+        return Restored(self._decoded(whole), texts)
 
     def _spans(self, ids: Sequence[int]) -> dict[int, list[int]]:
         """The ids after each sentinel, by sentinel; if one occurs twice, the first counts."""

@@ -13,21 +13,23 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch
-from regard.data.input import Ragged
 from regard.data.text.annotations import TaggedWords
 from regard.data.text.windows import LabelledRow, OnShare, evaluation, windows
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.inputs.reader import Encoded
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks.labelled import Supervised, label_indices
+from regard.tasks.base_task import loss_unit
+from regard.tasks.labelled_task import LabelledTask, label_indices
 from regard.tasks.measures.accuracy import Measures, entity_scores
-from regard.tasks.task import rise
 
 NO_TAG = -1
 """The target of a token that has no tag."""
@@ -55,14 +57,25 @@ class Tags(list[Tagged]):
         self.text = text
 
 
-class Tag(Supervised[TaggedWords]):
+@dataclass(frozen=True, eq=False)
+class Sentence(Encoded):
+    """A text, read, with its words; `values` are its ids, without symbols around them."""
+
+    text: str = ""
+    words: Sequence[Span] = ()
+    """The characters (start, end) of each word."""
+    spans: Sequence[Span] = ()
+    """The characters (start, end) of each token."""
+
+
+class Tag(LabelledTask[TaggedWords]):
     """Tagging of words: training, evaluation and prediction."""
 
     noun = "training sentences"
     form = "tag"
     scored = "sentences"
     example_command = 'tag {} "Anna lives in Rome."'
-    effect = rise("word")
+    effect = loss_unit("word")
     unit = "words"
 
     def rows(
@@ -76,25 +89,43 @@ class Tag(Supervised[TaggedWords]):
             row
             for example in examples
             for row in self._cut(
-                *joined(example.words), label_indices(labels, example.tags), longest
+                self.sentence(example.words), label_indices(labels, example.tags), longest
             )
         ]
         return [row for row in rows if max(row.targets, default=NO_TAG) > NO_TAG]
 
+    def sentence(self, item: str | Sequence[str]) -> Sentence:
+        """Reads a text, which is split into words, or a list of words."""
+        text, words = (item, words_in(item)) if isinstance(item, str) else joined(item)
+        ids, spans = self.tokenizer.spans(text)
+        return Sentence(item, ids, text=text, words=words, spans=spans)
+
+    def read(self, model: Encoder, items: Sequence[str | Sequence[str]], **_: Any) -> list[Encoded]:
+        """Reads sentences; long ones are cut into windows later.
+
+        Raises:
+            InputError: A word of a list has spaces in it.
+        """
+        del model
+        for word in (word for words in items if not isinstance(words, str) for word in words):
+            if not word or set(word) & set(" \t\r\n"):
+                fix = "for several texts: p.tag([text.split() for text in texts])"
+                raise InputError("tag", got=f"the word {word!r}", expected="one word", fix=fix)
+        return list(map(self.sentence, items))
+
     def _cut(
-        self, text: str, words: Sequence[Span], values: Sequence[int], longest: int
+        self, sentence: Sentence, values: Sequence[int], longest: int
     ) -> Iterator[LabelledRow]:
-        """Yields the windows of a text as rows.
+        """Yields the windows of a sentence as rows.
 
         Args:
-            text: The text.
-            words: The characters (start, end) of each word.
+            sentence: The sentence.
             values: The target of each word, set at its first sub-word.
             longest: The maximal number of tokens that the model can read.
         """
-        ids, spans = self.tokenizer.spans(text)
+        ids = sentence.values
         wanted = [NO_TAG] * len(ids)
-        for word, token in enumerate(first_pieces(words, spans)):
+        for word, token in enumerate(first_pieces(sentence.words, sentence.spans)):
             if token is not None:
                 wanted[token] = values[word]
         around = self.tokenizer.template([NO_TAG])
@@ -124,14 +155,14 @@ class Tag(Supervised[TaggedWords]):
     def log_probabilities(
         self,
         model: Encoder,
-        sentences: Sequence[tuple[str, Sequence[Span]]],
+        sentences: Sequence[Sentence],
         on_progress: OnShare | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the tags of the words of all sentences, one after the other.
 
         Args:
             model: The encoder.
-            sentences: Texts, each with the characters (start, end) of its words.
+            sentences: Sentences with their words.
             on_progress: Called with the share of the work that is done.
 
         Returns:
@@ -140,10 +171,10 @@ class Tag(Supervised[TaggedWords]):
         """
         rows: list[LabelledRow] = []
         count = 0
-        for text, words in sentences:
-            numbers = range(count, count + len(words))
-            rows += self._cut(text, words, numbers, model.config.max_length)
-            count += len(words)
+        for sentence in sentences:
+            numbers = range(count, count + len(sentence.words))
+            rows += self._cut(sentence, numbers, model.config.max_length)
+            count += len(sentence.words)
         out = torch.zeros(count, len(model.config.tags))
         read = torch.zeros(count, dtype=torch.bool)
         with evaluating(model):
@@ -156,33 +187,22 @@ class Tag(Supervised[TaggedWords]):
                 )
         return out, read
 
-    def tag(self, model: Encoder, texts: Sequence[str | Sequence[str]]) -> list[Tags]:
-        """The tag of each word of each text.
-
-        Args:
-            model: The encoder.
-            texts: Texts, which are split into words, or lists of words.
-        """
+    def tag(self, model: Encoder, encoded: Sequence[Sentence]) -> list[Tags]:
+        """The tag of each word of each sentence."""
         model.require_head("tags")
-        for word in (word for words in texts if not isinstance(words, str) for word in words):
-            if not word or set(word) & set(" \t\r\n"):
-                fix = "for several texts: p.tag([text.split() for text in texts])"
-                raise InputError("tag", got=f"the word {word!r}", expected="one word", fix=fix)
-        sentences = [
-            (text, words_in(text)) if isinstance(text, str) else joined(text) for text in texts
+        logs, is_read = self.log_probabilities(model, encoded)
+        names = iter(self._names(model, logs, is_read))
+        probabilities = iter(torch.where(is_read, logs.exp().amax(1), 0.0).tolist())
+        return [
+            Tags(
+                sentence.text,
+                [
+                    Tagged(sentence.text[start:end], next(names), next(probabilities), start, end)
+                    for start, end in sentence.words
+                ],
+            )
+            for sentence in encoded
         ]
-        logs, read = self.log_probabilities(model, sentences)
-        names = self._names(model, logs, read)
-        chances = torch.where(read, logs.exp().amax(1), 0.0).tolist()
-        found, place = [], 0
-        for text, words in sentences:
-            tagged = [
-                Tagged(text[start:end], names[place + i], chances[place + i], start, end)
-                for i, (start, end) in enumerate(words)
-            ]
-            found.append(Tags(text, tagged))
-            place += len(words)
-        return found
 
     def _names(self, model: Encoder, logs: Tensor, read: Tensor) -> list[str]:
         """The most probable tag of each word; `O` (or the first tag) for a word without tokens."""
@@ -201,19 +221,15 @@ class Tag(Supervised[TaggedWords]):
     ) -> Measures:
         """Mean loss per word, accuracy and entity F1 as in conlleval, and scores per type."""
         model.require_head("tags")
-        sentences = [joined(each.words) for each in examples]
-        logs, read = self.log_probabilities(model, sentences, on_progress)
-        wanted = [
-            number for each in examples for number in label_indices(model.config.tags, each.tags)
-        ]
+        sentences = [self.sentence(example.words) for example in examples]
+        logs, is_read = self.log_probabilities(model, sentences, on_progress)
+        tags = model.config.tags
+        wanted = [number for example in examples for number in label_indices(tags, example.tags)]
         right = logs[torch.arange(len(logs)), torch.tensor(wanted)]
-        loss = -float(right[read].sum()) / max(1, int(read.sum()))
-        names = self._names(model, logs, read)
-        found, place = [], 0
-        for each in examples:
-            found.append(names[place : place + len(each.words)])
-            place += len(each.words)
-        scores = entity_scores([each.tags for each in examples], found)
+        loss = -float(right[is_read].sum()) / max(1, int(is_read.sum()))
+        names = iter(self._names(model, logs, is_read))
+        predicted = [[next(names) for _ in example.words] for example in examples]
+        scores = entity_scores([example.tags for example in examples], predicted)
         return Measures({"loss": loss, **scores.overall}, scores.by_label)
 
 
@@ -224,10 +240,10 @@ def joined(words: Sequence[str]) -> tuple[str, list[Span]]:
         >>> joined(["New", "York"])
         ('New York', [(0, 3), (4, 8)])
     """
-    spans, place = [], 0
+    spans, start = [], 0
     for word in words:
-        spans.append((place, place + len(word)))
-        place += len(word) + 1
+        spans.append((start, start + len(word)))
+        start += len(word) + 1
     return " ".join(words), spans
 
 
@@ -240,20 +256,20 @@ def words_in(text: str) -> list[Span]:
         >>> [("(Bob's) cat, @sue!"[start:end]) for start, end in words_in("(Bob's) cat, @sue!")]
         ['(', "Bob's", ')', 'cat', ',', '@sue', '!']
     """
-    found: list[Span] = []
-    place = 0
+    spans: list[Span] = []
+    end = 0
     for chunk in text.split():
-        start = text.index(chunk, place)
-        place = end = start + len(chunk)
+        start = text.index(chunk, end)
+        end = start + len(chunk)
         inner, outer = start, end
         while inner < outer and _is_mark(text[inner]) and text[inner] not in "@#":
             inner += 1
         while outer > inner and _is_mark(text[outer - 1]):
             outer -= 1
-        found += [(mark, mark + 1) for mark in range(start, inner)]
-        found += [(inner, outer)] if inner < outer else []
-        found += [(mark, mark + 1) for mark in range(outer, end)]
-    return found
+        spans += [(mark, mark + 1) for mark in range(start, inner)]
+        spans += [(inner, outer)] if inner < outer else []
+        spans += [(mark, mark + 1) for mark in range(outer, end)]
+    return spans
 
 
 def _is_mark(letter: str) -> bool:
@@ -267,11 +283,11 @@ def first_pieces(words: Sequence[Span], pieces: Sequence[Span]) -> list[int | No
         >>> first_pieces([(0, 3), (4, 8)], [(0, 2), (2, 3), (4, 8)])
         [0, 2]
     """
-    found: list[int | None] = [None] * len(words)
+    first: list[int | None] = [None] * len(words)
     starts = [start for start, _ in words]
-    for place, (start, end) in enumerate(pieces):
+    for index, (start, end) in enumerate(pieces):
         word = bisect_right(starts, start) - 1
         # A token that covers no characters, such as a mere space, does not begin a word.
-        if start < end and word >= 0 and start < words[word][1] and found[word] is None:
-            found[word] = place
-    return found
+        if start < end and word >= 0 and start < words[word][1] and first[word] is None:
+            first[word] = index
+    return first

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.images.reader import ImageReader
-from regard.data.input import Dense, digest
 from regard.errors import InputError
+from regard.inputs.arrays import Dense, digest
+from regard.inputs.images.reader import ImageReader
 
 GREY = (0.299, 0.587, 0.114)
 """The weights of red, green and blue in grey, as Pillow has them."""

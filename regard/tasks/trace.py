@@ -6,7 +6,6 @@ it. The words label the rows (queries) and columns (keys) of the weights.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,19 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.input import Input, Ragged
-from regard.decode.config import DecodeConfig
 from regard.errors import InputError
+from regard.inputs.text import Tokenizer
 from regard.layers import Tap
-from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
-from regard.tasks.writer import WritesText
-from regard.tokens import Tokenizer
 
 Words = tuple[Sequence[str], Sequence[int]]
 """The words of a text, and for each token the index of its word."""
-AsInput = Callable[[list[int], list[int]], Input]
-"""Converts token ids and token types to the input of a model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,80 +97,7 @@ class Trace:
     translating decoder is the word that it writes; here it is the token that it reads."""
 
 
-class SequenceToSequence(WritesText, ABC):
-    """Base class of the tasks whose models read a source and write a target."""
-
-    @abstractmethod
-    def source_ids(self, text: str, longest: int, *, allow_unknown: bool = True) -> list[int]:
-        """Encodes a source; raises an error if the model cannot read it."""
-
-    @abstractmethod
-    def target_ids(self, text: str, longest: int) -> list[int]:
-        """Encodes a given target; raises an error if the model cannot write it."""
-
-    @abstractmethod
-    def predict(
-        self, model: Any, texts: Sequence[str], config: DecodeConfig, *, tap: Tap | None = None
-    ) -> Any:
-        """The best targets of each source, best first."""
-
-    def trace(
-        self,
-        model: EncoderDecoder,
-        text: str,
-        tap: Tap,
-        *,
-        decode: DecodeConfig,
-        target: str | None = None,
-        allow_unknown: bool = True,
-    ) -> Trace:
-        """Reads a source, decodes or forces its target, and returns the recorded attention.
-
-        Args:
-            model: The encoder-decoder.
-            text: The source.
-            tap: Records the attention weights.
-            decode: The decoding settings, if no target is given; the recorded weights are then
-                those of the best hypothesis.
-            target: A target to force instead of decoding one.
-            allow_unknown: Whether the source may contain unknown words.
-        """
-        longest, both, note = model.config.max_length, self.vocabulary, ""
-        source = self.source_ids(text, longest, allow_unknown=allow_unknown)
-        if target is None:
-            [[best, *_]] = self.predict(model, [text], decode, tap=tap)
-            ids, finished = list(best.hypothesis.ids), best.hypothesis.finished
-            weights = first_records(tap) | tap.follow(best.hypothesis.rows)
-            if not finished:
-                note = "the output did not end by itself: it was cut at the maximal length"
-        else:
-            ids, finished = self.target_ids(target, longest), True
-            with evaluating(model):
-                sides = Ragged.of([source]), Ragged.of([[both.target.begin, *ids]])
-                model(*(side.to(model.device) for side in sides), tap)
-            weights, note = first_records(tap), "the output was given"
-        # An output cut at its maximal length has no step that writes the end symbol, so its
-        # last token is never read.
-        out = [*ids, both.target.end] if finished else ids
-        back = [both.target.begin, *ids][: len(out)]
-        shown, queries = both.source.words(source), both.target.words(out)
-        words = {
-            "encoder.self": (shown, shown),
-            "decoder.self": (queries, both.target.words(back)),
-            "decoder.cross": (queries, shown),
-        }
-        read, given = both.source.tokens(source), both.target.tokens(back)
-        pieces = {
-            "encoder.self": (read, read),
-            "decoder.self": (given, given),
-            "decoder.cross": (given, read),
-        }
-        return Trace(weights, words, self.written(ids), note, pieces=pieces)
-
-
-def trace_single_stack(
-    model: Any, tokenizer: Tokenizer, text: str, tap: Tap, stack: str, read: AsInput
-) -> Trace:
+def trace_single_stack(model: Any, tokenizer: Tokenizer, text: str, tap: Tap, stack: str) -> Trace:
     """Reads one text with a model of a single stack, and returns the recorded attention.
 
     Args:
@@ -186,18 +106,17 @@ def trace_single_stack(
         text: The text.
         tap: Records the attention weights.
         stack: The name of the stack: `encoder` or `decoder`.
-        read: Converts token ids and token types to the input of the model.
 
     Raises:
         InputError: The text has no tokens or more than the model can read.
     """
-    plain = tokenizer.encode(text)
-    ids, most = tokenizer.template(plain), model.config.max_length
+    [encoded] = tokenizer.read([text])
+    ids, most = encoded.values, model.config.max_length
     if not 0 < len(ids) <= most:
         got = f"{len(ids)} tokens"
         raise InputError("the text to look at", got=got, expected=f"1 to {most}")
     with evaluating(model):
-        model.hidden(read(ids, tokenizer.token_types(plain)).to(model.device), tap)
+        model.hidden(tokenizer.collate([encoded]).to(model.device), tap)
     words, pieces = tokenizer.words(ids), tokenizer.tokens(ids)
     kind = f"{stack}.self"
     return Trace(first_records(tap), {kind: (words, words)}, pieces={kind: (pieces, pieces)})

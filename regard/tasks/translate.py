@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from regard.data.batch import Batch, Cursor, epochs
-from regard.data.bloom import Keys
 from regard.data.config import OnBad
-from regard.data.input import Ragged
 from regard.data.order import Batches, evaluation_batches, training_batches
 from regard.data.seen import Seen, keys_of_pairs
 from regard.data.sources import Loaded, few_pairs, load_splits, pairs_of
@@ -32,19 +31,22 @@ from regard.decode.config import DecodeConfig
 from regard.decode.engine import Step
 from regard.decode.filters import Symbols
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.inputs.reader import Encoded
+from regard.inputs.text import Vocabulary, learn
+from regard.inputs.text.bloom import Keys
+from regard.inputs.text.learn import has_sentinels
+from regard.inputs.text.reader import are_texts, kind_of
 from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
+from regard.tasks.base_task import BaseTask, Prepared, Settings
 from regard.tasks.head_batches import HeadBatch, of_tokens
 from regard.tasks.measures.bleu import score
 from regard.tasks.measures.report import ExampleSet, Scoring, Selection
 from regard.tasks.measures.translation import Evaluation, SetReport, TranslationReport
 from regard.tasks.measures.unknown import Unknown, check_known
-from regard.tasks.task import BaseTask, Prepared, Settings, are_texts, kind_of
-from regard.tasks.trace import SequenceToSequence
-from regard.tasks.writer import Output, check_length
-from regard.tokens import Vocabulary, learn
-from regard.tokens.learn import has_sentinels
+from regard.tasks.writing_task import Output, WritingTask, check_length
 
 if TYPE_CHECKING:
     from regard.tasks.restore import Restore
@@ -55,7 +57,7 @@ PAIRS_TO_CHOOSE_FROM = 50
 """The number of pairs from which the source of the suggested command is chosen."""
 
 
-class Translate(SequenceToSequence):
+class Translate(WritingTask):
     """Translation: training, evaluation and prediction.
 
     Args:
@@ -87,7 +89,8 @@ class Translate(SequenceToSequence):
     ) -> None:
         super().__init__(vocabulary)
         self.smoothing, self.batch_tokens, self.seed = smoothing, batch_tokens, seed
-        self.train, self.valid = self.encode(train), self.encode(valid)
+        if train or valid:
+            self.train, self.valid = self.encode(train), self.encode(valid)
         self.mixture: Mixture | None = None
         self.sets: dict[str, EncodedPairs] = {}
         if weights:
@@ -95,8 +98,10 @@ class Translate(SequenceToSequence):
             numbers = (names.index(pair.tags[0]) for pair in train)
             parts = np.fromiter(numbers, np.int64, count=len(train))
             self.mixture = Mixture(parts, list(weights.values()), seed=seed)
-            found = {name: [pair for pair in valid if pair.tags[0] == name] for name in names}
-            self.sets = {name: self.encode(pairs) for name, pairs in found.items() if pairs}
+            parts_of_valid = {name: [p for p in valid if p.tags[0] == name] for name in names}
+            self.sets = {
+                name: self.encode(pairs) for name, pairs in parts_of_valid.items() if pairs
+            }
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
@@ -261,12 +266,12 @@ class Translate(SequenceToSequence):
             on_progress: Called with the number of pairs just translated.
         """
         all_pairs = _pairs(pairs)
-        sources = [each.source for each in all_pairs]
-        right = [each.references for each in all_pairs]
-        single = [Pair(each.source, target) for each in all_pairs for target in each.references]
+        sources = [pair.source for pair in all_pairs]
+        right = [pair.references for pair in all_pairs]
+        single = [Pair(pair.source, target) for pair in all_pairs for target in pair.references]
         encoded = self.readable(single, model.config.max_length)
         measured = self.likelihood(model, self._evaluation(encoded))
-        outputs = self.predict(model, sources, decode, on_progress=on_progress)
+        outputs = self.predict(model, self.read(model, sources), decode, on_progress=on_progress)
         hypotheses = [best.text for best, *_ in outputs]
         return Evaluation(
             measured["loss"],
@@ -335,21 +340,40 @@ class Translate(SequenceToSequence):
         target = self.vocabulary.target
         return Symbols(target.begin, target.end, target.pad, target.specials.banned)
 
-    def source_ids(self, text: str, longest: int, *, allow_unknown: bool = True) -> list[int]:
-        """Encodes one sentence to translate, with the special tokens around it.
+    def read(
+        self, model: EncoderDecoder, items: Sequence[str], *, allow_unknown: bool = True, **_: Any
+    ) -> list[Encoded]:
+        """Reads sentences to translate.
 
         Args:
-            text: The sentence.
-            longest: The maximal number of tokens that the model can read.
-            allow_unknown: Whether the sentence may contain words that are not in a word vocabulary.
+            model: The translation model.
+            items: Sentences.
+            allow_unknown: Whether a sentence may have words that are not in a word vocabulary.
 
         Raises:
-            InputError: The sentence has no tokens, too many, or unknown words.
+            InputError: A sentence has no tokens, too many, or unknown words.
         """
-        ids = self.vocabulary.source.encode(text)
-        check_length(ids, "the sentence to translate", longest)
-        check_known(self.vocabulary.source, text, allow_unknown=allow_unknown)
-        return self.vocabulary.source.template(ids)
+        tokenizer, longest = self.vocabulary.source, model.config.max_length
+        around, encoded = len(tokenizer.template([])), []
+        for text in tokenizer.read(items):
+            check_length(len(text.values) - around, "the sentence to translate", longest)
+            has_unknown = tokenizer.specials.unknown in text.values
+            words = tuple(tokenizer.unknown_words(text.item)) if has_unknown else ()
+            check_known(tokenizer, words, allow_unknown=allow_unknown)
+            encoded.append(replace(text, unknown=words))
+        return encoded
+
+    def read_prompts(
+        self, model: EncoderDecoder, items: Sequence[str], **options: Any
+    ) -> list[Encoded]:
+        """Reads texts for `generate`: those with holes as `Restore` does, others as `read`."""
+        tasks: list[Any] = list(map(self.task_for, items))
+        plain = [text for text, task in zip(items, tasks, strict=True) if task is self]
+        encoded = iter(self.read(model, plain, **options))
+        return [
+            next(encoded) if task is self else task.read(model, [text])[0]
+            for text, task in zip(items, tasks, strict=True)
+        ]
 
     def target_ids(self, text: str, longest: int) -> list[int]:
         """Encodes a given translation; it may have `longest - 1` tokens, as the end is added.
@@ -360,7 +384,9 @@ class Translate(SequenceToSequence):
         unknown = self.vocabulary.target.unknown_words(text)
         if unknown:
             raise InputError("the translation has words the model cannot write", got=unknown[0])
-        return check_length(self.vocabulary.target.encode(text), "the translation", longest - 1)
+        ids = self.vocabulary.target.encode(text)
+        check_length(len(ids), "the translation", longest - 1)
+        return ids
 
     def opening(self, text: str, longest: int) -> list[int]:
         """Encodes the prefix that a translation must begin with; no ids for an empty text."""
@@ -391,61 +417,44 @@ class Translate(SequenceToSequence):
         """The ids that are never generated, such as padding, if the vocabulary names any."""
         return self.symbols().banned
 
-    def check(
-        self, model: EncoderDecoder, item: str, *, allow_unknown: bool = True, **_: Any
-    ) -> None:
-        """Raises an error if the model cannot read a sentence; warns about unknown words."""
-        self.source_ids(item, model.config.max_length, allow_unknown=allow_unknown)
-        words = self.vocabulary.source.unknown_words(item)
-        if words:
-            _logger.warning("warning: the model does not know: %s", ", ".join(words))
-
     def translate(
         self,
         model: EncoderDecoder,
-        texts: Sequence[str],
+        encoded: Sequence[Encoded],
         config: DecodeConfig,
         *,
         prefix: str | Sequence[str] = "",
-        allow_unknown: bool = False,
+        **_: Any,
     ) -> list[list[Output]]:
         """The n best translations of each sentence, with log-probabilities and scores.
 
         Args:
             model: The translation model.
-            texts: Sentences.
+            encoded: Sentences.
             config: The decoding settings.
             prefix: The text that all translations must begin with, or one text for each.
-            allow_unknown: Whether sentences may contain words that are not in a word vocabulary.
         """
-        prefixes = [prefix] * len(texts) if isinstance(prefix, str) else prefix
-        return self.predict(model, texts, config, prefixes=prefixes, allow_unknown=allow_unknown)
+        prefixes = [prefix] * len(encoded) if isinstance(prefix, str) else prefix
+        return self.predict(model, encoded, config, prefixes=prefixes)
 
     def generate(
-        self,
-        model: EncoderDecoder,
-        texts: Sequence[str],
-        config: DecodeConfig,
-        *,
-        allow_unknown: bool = False,
-        **_: Any,
+        self, model: EncoderDecoder, encoded: Sequence[Encoded], config: DecodeConfig, **_: Any
     ) -> list[list[str]]:
         """The output for each text, in a list of one: its translation, or the filled-in holes."""
-        holed = [self.task_for(text) is not self for text in texts]
-        plain = [text for text, hole in zip(texts, holed, strict=True) if not hole]
-        torn = [text for text, hole in zip(texts, holed, strict=True) if hole]
-        translated = iter(self.predict(model, plain, config, allow_unknown=allow_unknown))
-        restored = iter(self.restorer.predict(model, torn, config) if self.restorer else ())
-        return [[next(restored if hole else translated)[0].text] for hole in holed]
+        has_holes = [self.task_for(text.item) is not self for text in encoded]
+        plain = [text for text, holes in zip(encoded, has_holes, strict=True) if not holes]
+        holed = [text for text, holes in zip(encoded, has_holes, strict=True) if holes]
+        translated = iter(self.predict(model, plain, config))
+        restored = iter(self.restorer.predict(model, holed, config) if self.restorer else ())
+        return [[next(restored if holes else translated)[0].text] for holes in has_holes]
 
     def stream(
         self,
         model: EncoderDecoder,
-        text: str,
+        text: Encoded,
         config: DecodeConfig,
         *,
         prefix: str = "",
-        allow_unknown: bool = False,
         **_: Any,
     ) -> Iterator[str]:
         """Yields the translation piece by piece while it is decoded; no piece is revised later.
@@ -453,10 +462,8 @@ class Translate(SequenceToSequence):
         In beam search a token is final once all beams agree on it, so a translation may grow by
         several words at a time.
         """
-        longest = model.config.max_length
-        source = self.source_ids(text, longest, allow_unknown=allow_unknown)
-        steps = self.steps(model, source, config, self.opening(prefix, longest))
-        return self._pieces(model, steps)
+        begin = self.opening(prefix, model.config.max_length)
+        return self._pieces(model, self.steps(model, text.values, config, begin))
 
     def _pieces(self, model: EncoderDecoder, steps: Iterator[Step]) -> Iterator[str]:
         """Yields the text of the ids that each decoding step settles, and the rest at the end."""
@@ -477,28 +484,25 @@ class Translate(SequenceToSequence):
     def predict(
         self,
         model: EncoderDecoder,
-        sources: Sequence[str],
+        encoded: Sequence[Encoded],
         config: DecodeConfig,
         *,
         prefixes: Sequence[str] | None = None,
         tap: Tap | None = None,
-        allow_unknown: bool = True,
         on_progress: Callable[[int], None] | None = None,
     ) -> list[list[Output]]:
-        """The best translations of each source, best first, in the order of the sources.
+        """The best translations of each sentence, best first, in their order.
 
         Args:
             model: The translation model.
-            sources: Sentences.
+            encoded: Sentences.
             config: The decoding settings.
             prefixes: The text that each translation must begin with.
             tap: Records or edits activations. A record belongs to one batch, with rows in the order
-                of the sources; so with a tap all sources are decoded in a single batch.
-            allow_unknown: Whether sources may contain unknown words.
+                of the sentences; so with a tap all of them are decoded in a single batch.
             on_progress: Called with the number of sentences just translated.
         """
-        longest = model.config.max_length
-        ids = [self.source_ids(text, longest, allow_unknown=allow_unknown) for text in sources]
+        ids, longest = [text.values for text in encoded], model.config.max_length
         openings = [self.opening(text, longest) for text in prefixes or [""] * len(ids)]
         return self.outputs(model, ids, config, prefixes=openings, tap=tap, on_progress=on_progress)
 

@@ -39,6 +39,7 @@ class Verb:
         decode: The decoding settings that the command offers. If there are any, the Python method
             takes all decoding settings.
         command_defaults: The command's own defaults of decoding settings.
+        reading: The method of the task that reads the items, before the verb's own is called.
         noun: The name of an item in the help of the command.
         key: The key of an item in JSON output.
         other_flags: Additional flags of options at the command line, by option.
@@ -55,6 +56,7 @@ class Verb:
     options_at: ClassVar[str] = "regard.tasks.options.Options"
     decode: ClassVar[tuple[str, ...]] = ()
     command_defaults: ClassVar[Mapping[str, Any]] = {}
+    reading: ClassVar[str] = "read"
     noun: ClassVar[str] = "TEXT"
     key: ClassVar[str] = "text"
     other_flags: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -85,30 +87,31 @@ class Verb:
         Raises:
             InputError: An option is not known or not valid.
         """
-        own = [name for name in self.options.model_fields if name != "knock_out"]
-        names = [*own, "knock_out"]
-        if len(positions) > len(own):
-            expected = f"at most {len(own)}: {', '.join(own)}" if own else "none"
+        by_position = [name for name in self.options.model_fields if name != "knock_out"]
+        names = [*by_position, "knock_out"]
+        if len(positions) > len(by_position):
+            most = f"at most {len(by_position)}: {', '.join(by_position)}"
+            expected = most if by_position else "none"
             raise InputError(self.name, got=f"{len(positions)} options", expected=expected)
-        found = dict(zip(own, positions, strict=False))
+        values = dict(zip(by_position, positions, strict=False))
         settings = dict[str, Any]()
         for name, value in given.items():
             known = OTHER_NAMES.get(name, name)
             if known not in names:
                 settings[name] = value
             elif value is not None or known == "unanswerable":
-                found[known] = tuple(value) if isinstance(value, list) else value
+                values[known] = tuple(value) if isinstance(value, list) else value
         if settings and not self.decode:
             got, expected = next(iter(settings)), ", ".join(names)
             raise InputError(f"an option of {self.name}", got=got, expected=expected)
-        if isinstance(head := found.get("knock_out"), str):
-            found["knock_out"] = (head,)
+        if isinstance(head := values.get("knock_out"), str):
+            values["knock_out"] = (head,)
         from pydantic import ValidationError
 
         from regard.config import input_error
 
         try:
-            return self.options.model_validate(found), settings
+            return self.options.model_validate(values), settings
         except ValidationError as error:
             raise input_error(error, self.name) from None
 
@@ -183,7 +186,7 @@ def is_pair(item: Any) -> bool:
 
 def format_words(words: Sequence[Any]) -> str:
     """Formats words with their probabilities on one line."""
-    return "  ".join(f"{each.word} {each.probability:.0%}" for each in words)
+    return "  ".join(f"{word.word} {word.probability:.0%}" for word in words)
 
 
 class _Translate(Verb):
@@ -204,12 +207,12 @@ class _Translate(Verb):
         self, options: Any, settings: Mapping[str, Any], recipe: DecodeConfig
     ) -> dict[str, Any]:
         del options
-        found = dict(settings)
-        if "beam" not in found and found.get("sample"):
-            found["beam"] = 1
-        elif "beam" not in found and "n_best" in found:
-            found["beam"] = max(recipe.beam, found["n_best"])
-        return found
+        settings = dict(settings)
+        if "beam" not in settings and settings.get("sample"):
+            settings["beam"] = 1
+        elif "beam" not in settings and "n_best" in settings:
+            settings["beam"] = max(recipe.beam, settings["n_best"])
+        return settings
 
     def lines(self, answer: Any) -> list[str]:
         return [output.text for output in answer]
@@ -243,6 +246,7 @@ class _Generate(Verb):
     other_flags: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "max_length": ("--tokens", MAX_NEW_TOKENS)
     }
+    reading = "read_prompts"
     takes_ids = True
     streams = "always"
     echoes_prompt = True
@@ -253,12 +257,12 @@ class _Generate(Verb):
     def command_settings(
         self, options: Any, settings: Mapping[str, Any], recipe: DecodeConfig
     ) -> dict[str, Any]:
-        found = super().command_settings(options, settings, recipe)
+        values = super().command_settings(options, settings, recipe)
         # A model whose recipe searches, such as a translator, samples only if asked to.
-        searches = "beam" in found or (recipe.beam > 1 and not {*SAMPLING_SETTINGS} & {*found})
+        searches = "beam" in values or (recipe.beam > 1 and not {*SAMPLING_SETTINGS} & {*values})
         if options.greedy or searches:
-            return {**found, "sample": False}
-        return {**found, "sample": True, "beam": 1}
+            return {**values, "sample": False}
+        return {**values, "sample": True, "beam": 1}
 
     def lines(self, answer: Any) -> list[str]:
         return list(answer)
@@ -274,6 +278,7 @@ class _Suggest(Verb):
     name = "suggest"
     help = "Suggest the most probable next words, as a phone keyboard does."
     options_at = "regard.tasks.options.SuggestOptions"
+    reading = "read_beginnings"
 
     def lines(self, answer: Any) -> list[str]:
         return [format_words(answer)]
@@ -286,6 +291,7 @@ class _Fill(Verb):
     name = "fill"
     help = "Print the most probable words for each [MASK] in a text."
     options_at = "regard.tasks.options.FillOptions"
+    reading = "read_masks"
 
     def lines(self, answer: Any) -> list[str]:
         return [" | ".join(map(format_words, answer))]
@@ -328,10 +334,10 @@ class _Classify(Verb):
     def shown(self, answer: Any, options: Any) -> list[str]:
         if options.top is None:
             return self.lines(answer)
-        return ["  ".join(f"{each.label} {each.probability:.3f}" for each in answer)]
+        return ["  ".join(f"{label.label} {label.probability:.3f}" for label in answer)]
 
     def to_json(self, answer: Any) -> dict[str, Any]:
-        return {"classes": {each.label: each.probability for each in answer}}
+        return {"classes": {label.label: label.probability for label in answer}}
 
 
 class _Tag(Verb):
@@ -346,18 +352,18 @@ class _Tag(Verb):
         return isinstance(item, list | tuple) and all(isinstance(word, str) for word in item)
 
     def lines(self, answer: Any) -> list[str]:
-        return [" ".join(f"{each.word}/{each.tag}" for each in answer)]
+        return [" ".join(f"{tagged.word}/{tagged.tag}" for tagged in answer)]
 
     def to_json(self, answer: Any) -> dict[str, Any]:
         from regard.tasks.measures.accuracy import entities, has_entities
 
-        tags, named = [each.tag for each in answer], []
+        tags, named = [tagged.tag for tagged in answer], []
         for entity in entities(tags) if has_entities(tags) else ():
             start, end = answer[entity.first].start, answer[entity.last - 1].end
             named.append(
                 {"kind": entity.kind, "text": answer.text[start:end], "start": start, "end": end}
             )
-        return {"words": [asdict(each) for each in answer], "entities": named}
+        return {"words": [asdict(tagged) for tagged in answer], "entities": named}
 
 
 class _Answer(Verb):
@@ -367,14 +373,14 @@ class _Answer(Verb):
     noun = "QUESTION"
 
     def lines(self, answer: Any) -> list[str]:
-        shown = [" ".join(each.text.split()) for each in answer]
+        shown = [" ".join(span.text.split()) for span in answer]
         if len(answer) > 1:
-            shown = [f"{text} {each.probability:.0%}"
-                     for text, each in zip(shown, answer, strict=True)]  # fmt: skip
+            shown = [f"{text} {span.probability:.0%}"
+                     for text, span in zip(shown, answer, strict=True)]  # fmt: skip
         return ["  ".join(shown)]
 
     def to_json(self, answer: Any) -> dict[str, Any]:
-        return {"answers": [asdict(each) for each in answer]}
+        return {"answers": [asdict(span) for span in answer]}
 
 
 @dataclass(frozen=True)
@@ -411,7 +417,7 @@ class _Embed(Verb):
     def together(self, answers: Sequence[Any], options: Any) -> Any:
         if options.near is None:
             return answers  # (texts, dim)
-        return sorted(answers, key=lambda each: -each.closeness)[: options.top]
+        return sorted(answers, key=lambda answer: -answer.closeness)[: options.top]
 
 
 TRANSLATE, GENERATE, SUGGEST, FILL = _Translate(), _Generate(), _Suggest(), _Fill()

@@ -16,14 +16,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.input import Ragged
 from regard.data.order import evaluation_batches
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.inputs.text import Tokenizer
 from regard.layers import Tap
 from regard.models import Model
 from regard.models.mode import evaluating
-from regard.tasks.task import warn_truncated
-from regard.tokens import Tokenizer
+from regard.tasks.base_task import warn_truncated
 
 TOKENS_AT_ONCE = 4096
 """The maximal number of tokens in a batch."""
@@ -134,9 +134,9 @@ def compare(
     unknown = tokenizer.unknown_words(word)
     if unknown:  # it would match every other unknown word
         raise InputError(f"the model does not know the word {unknown[0]!r}", fix="ask for another")
-    longest = model.config.max_length
-    read = [_Sentence.of(tokenizer, text, longest) for text in sentences]
-    warn_truncated(sentences, [sentence.left_out for sentence in read], longest)
+    encoded = tokenizer.read(sentences, model.config.max_length)
+    warn_truncated(encoded)
+    read = [_Sentence(text.values, *tokenizer.words(text.values)) for text in encoded]
     with evaluating(model):
         vectors = _vectors(model, [sentence.ids for sentence in read], layer)
     wanted = _folded(tokenizer.words(tokenizer.encode(word))[0])
@@ -163,15 +163,6 @@ class _Sentence:
     words: list[str]
     index: list[int]
     """For each token the index of its word."""
-    left_out: int
-    """How many tokens were cut off because the model cannot read them."""
-
-    @staticmethod
-    def of(tokenizer: Tokenizer, text: str, longest: int) -> _Sentence:
-        limit = longest - len(tokenizer.template([]))
-        whole = tokenizer.encode(text)
-        ids = tokenizer.template(whole[:limit])
-        return _Sentence(ids, *tokenizer.words(ids), max(0, len(whole) - limit))
 
     def find(self, wanted: list[str], word: str, number: int) -> list[range]:
         """The range of word indices of each occurrence of the wanted words.

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.checkpoint.folder import check_tensors
 from regard.errors import InputError
 from regard.train.adam import Adam
-from regard.train.checkpoint.folder import check_tensors
 from regard.train.config import TrainConfig
 from regard.train.muon import Muon, is_hidden_matrix
 

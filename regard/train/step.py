@@ -25,11 +25,11 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.layers.kernels.dropout import drawing_from
+from regard.kernels.dropout import drawing_from
 from regard.models.mode import precision_of
 from regard.runtime.cores import Cores
 from regard.runtime.ranks import SINGLE_PROCESS, Ranks
-from regard.tasks.task import Task
+from regard.train.task import Learnable
 
 MOST_PARTS = 8
 """Most parts of a micro-batch. Each part's gradients take as much memory as the weights."""
@@ -81,7 +81,7 @@ class Shards:
         self._cores: Cores | None = None
 
     def gradients(
-        self, task: Task, model: nn.Module, batches: Sequence[Any], seed: str
+        self, task: Learnable, model: nn.Module, batches: Sequence[Any], seed: str
     ) -> tuple[float, int]:
         """Adds the gradients of (sum of losses) / (number of targets) to the parameters.
 
@@ -125,7 +125,7 @@ class Shards:
 
 
 def strategy(
-    task: Task, model: nn.Module, *, threads: int, parts: int, ranks: Ranks = SINGLE_PROCESS
+    task: Learnable, model: nn.Module, *, threads: int, parts: int, ranks: Ranks = SINGLE_PROCESS
 ) -> Shards | Backward:
     """Chooses the strategy: `Shards` on the CPU in one process if batches can be split.
 
@@ -169,7 +169,7 @@ class Objective(nn.Module):
         model: The model to train.
     """
 
-    def __init__(self, task: Task, model: nn.Module) -> None:
+    def __init__(self, task: Learnable, model: nn.Module) -> None:
         super().__init__()
         self.task, self.model = task, model
 
@@ -211,7 +211,7 @@ class Backward:
         self._reached: set[str] = set()
 
     def gradients(
-        self, task: Task, model: nn.Module, batches: Sequence[Any], seed: str
+        self, task: Learnable, model: nn.Module, batches: Sequence[Any], seed: str
     ) -> tuple[float, int]:
         """See `Shards.gradients`; the sum of the losses is over all processes.
 
@@ -237,7 +237,7 @@ class Backward:
         return self.ranks.total(sum(map(float, losses))), targets
 
     def _own(
-        self, task: Task, batches: Sequence[Any], seed: str
+        self, task: Learnable, batches: Sequence[Any], seed: str
     ) -> Iterator[tuple[Any, str, float]]:
         """Yields the parts that this process computes.
 
@@ -255,12 +255,12 @@ class Backward:
                 share = float(rank < len(pieces))
                 yield pieces[place], f"{seed} {number} {place}", share
 
-    def _cut(self, task: Task, batch: Any) -> Sequence[Any]:
+    def _cut(self, task: Learnable, batch: Any) -> Sequence[Any]:
         least: int = getattr(task, "least", 1)
         parts = self.parts if least == 1 else min(self.parts, task.targets(batch) // least)
         return task.split(batch, parts) if parts > 1 else [batch]
 
-    def _prepared(self, task: Task, model: nn.Module, piece: Any) -> nn.Module:
+    def _prepared(self, task: Learnable, model: nn.Module, piece: Any) -> nn.Module:
         """Returns the wrapped objective, after finding which parameters the loss depends on."""
         objective = Objective(task, model)
         self._reached = reached(objective, piece)

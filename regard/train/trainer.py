@@ -26,16 +26,8 @@ import torch
 from pydantic import ConfigDict, Field, TypeAdapter
 from torch import Tensor, nn
 
-from regard.config import checked
-from regard.data.batch import Cursor
-from regard.errors import FoundProblems, InputError, Interrupted
-from regard.runtime.device import MOST_THREADS
-from regard.runtime.ranks import SINGLE_PROCESS, Ranks
-from regard.runtime.sharing import MACHINE
-from regard.runtime.stopping import signal_name
-from regard.tasks.task import Task
-from regard.train.checkpoint import run as checkpoint
-from regard.train.checkpoint.folder import (
+from regard.checkpoint import run as checkpoint
+from regard.checkpoint.folder import (
     MODEL,
     TRAINING,
     TRAINING_TENSORS,
@@ -43,7 +35,14 @@ from regard.train.checkpoint.folder import (
     check_tensors,
     folder_name,
 )
-from regard.train.checkpoint.run import Best, Loss
+from regard.checkpoint.run import Best, Loss
+from regard.config import checked
+from regard.data.batch import Cursor
+from regard.errors import FoundProblems, InputError, Interrupted
+from regard.runtime.device import MOST_THREADS
+from regard.runtime.ranks import SINGLE_PROCESS, Ranks
+from regard.runtime.sharing import MACHINE
+from regard.runtime.stopping import signal_name
 from regard.train.config import TrainConfig
 from regard.train.log import (
     MetricsLog,
@@ -65,6 +64,7 @@ from regard.train.optim import (
 )
 from regard.train.signals import StopRequest, stop_requests
 from regard.train.step import MOST_PARTS, parts_for, strategy
+from regard.train.task import Learnable
 
 _logger = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ class Job:
     """Everything that one training run needs."""
 
     model: nn.Module
-    task: Task
+    task: Learnable
     config: TrainConfig
     dim: int
     """The model's width (d_model), which the paper's learning rate schedule depends on."""

@@ -123,8 +123,8 @@ def _affinities(distances: Points, perplexity: float) -> Points:
 
 def draw_map(words: list[str], points: Points, title: str, caption: str, path: Path) -> None:
     """Draw words at their points (words, 2) and write the picture, 1280×720, as .png or .svg."""
-    from regard.explain.colours import INK, MUTED
-    from regard.explain.sheet import (
+    from regard.draw.colours import INK, MUTED
+    from regard.draw.sheet import (
         SMALLEST,
         TEXT,
         TITLE,
@@ -134,7 +134,7 @@ def draw_map(words: list[str], points: Points, title: str, caption: str, path: P
         shorten,
         style,
     )
-    from regard.explain.sheet import points as size
+    from regard.draw.sheet import points as size
     from regard.runtime.files import write_file
 
     ending = map_ending(path)

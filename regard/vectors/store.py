@@ -1,7 +1,7 @@
 """Open and save word vectors: checkpoint folders, and files for other programs.
 
 A folder holds `model.safetensors` (the vectors, fp16 or fp32), `tokenizer.json` (the words),
-`config.json`, `recipe.yaml` and `manifest.json`; see `regard/train/checkpoint/folder.py`.
+`config.json`, `recipe.yaml` and `manifest.json`; see `regard/checkpoint/folder.py`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def vectors(place: str | Path) -> WordVectors:
         >>> vectors("words/glove").analogy("king - man + woman", 1)[0].word
         'queen'
     """
+    from regard.checkpoint import run as checkpoint
+    from regard.checkpoint.folder import read
     from regard.recipes.shelf import shipped
-    from regard.train.checkpoint import run as checkpoint
-    from regard.train.checkpoint.folder import read
 
     path = Path(place)
     if path.is_dir():
@@ -58,10 +58,10 @@ def vectors(place: str | Path) -> WordVectors:
 
 def holds_vectors(place: str | Path) -> bool:
     """Whether a place holds word vectors: any file, or a folder whose `config.json` says so."""
+    from regard.checkpoint import run as checkpoint
+    from regard.checkpoint.folder import CHECKPOINTS, CONFIG
     from regard.recipes.shelf import shipped
     from regard.runtime.files import read_json
-    from regard.train.checkpoint import run as checkpoint
-    from regard.train.checkpoint.folder import CHECKPOINTS, CONFIG
 
     path = Path(place)
     if path.is_dir():
@@ -163,7 +163,7 @@ def _rows(table: WordVectors) -> Any:
 def _save_folder(table: WordVectors, folder: Path, *, half: bool) -> Path:
     import torch
 
-    from regard.train.checkpoint.folder import Snapshot, write_folder
+    from regard.checkpoint.folder import Snapshot, write_folder
 
     snapshot = Snapshot(
         step=0,

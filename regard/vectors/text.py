@@ -15,7 +15,7 @@ import numpy.typing as npt
 from regard.data.text.documents import DocumentPiece, Text, TextFiles, find_files, training_files
 from regard.data.text.python_docs import PythonText
 from regard.errors import InputError
-from regard.tokens.kinds import WORD
+from regard.inputs.text.kinds import WORD
 from regard.vectors.recipe import LibraryData, SentencesData, VectorsRecipe, WordsConfig
 
 END = -1

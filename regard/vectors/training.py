@@ -29,6 +29,16 @@ import torch
 from pydantic import Field, TypeAdapter
 from torch import Tensor
 
+from regard.checkpoint import run as checkpoint
+from regard.checkpoint.folder import (
+    MODEL,
+    TRAINING,
+    TRAINING_TENSORS,
+    Snapshot,
+    check_tensors,
+    folder_name,
+)
+from regard.checkpoint.run import RunLock
 from regard.config import Config, checked
 from regard.data.text.documents import TextFiles
 from regard.errors import FoundProblems, InputError, Interrupted
@@ -39,16 +49,6 @@ from regard.runtime.files import write_file
 from regard.runtime.ranks import ranks_here
 from regard.runtime.sharing import MACHINE
 from regard.runtime.stopping import signal_name
-from regard.train.checkpoint import run as checkpoint
-from regard.train.checkpoint.folder import (
-    MODEL,
-    TRAINING,
-    TRAINING_TENSORS,
-    Snapshot,
-    check_tensors,
-    folder_name,
-)
-from regard.train.checkpoint.run import RunLock
 from regard.train.log import MetricsLog, TrainingProgress
 from regard.train.signals import StopRequest, stop_requests
 from regard.vectors.recipe import FORM, RATES, VectorsRecipe, VectorsTrainConfig

@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.draw.cells import positive_scale, signed_scale
+from regard.draw.colours import BLUE, LINE_STYLES, MUTED, ORANGE, LineStyle
+from regard.draw.sheet import SMALLEST, Chart, scientific, text_width
 from regard.errors import InputError
-from regard.explain.cells import positive_scale, signed_scale
-from regard.explain.colours import BLUE, LINE_STYLES, MUTED, ORANGE, LineStyle
 from regard.explain.drawing import Board, Drawing
-from regard.explain.sheet import SMALLEST, Chart, scientific, text_width
 from regard.layers import Attention, DotScore, Mask, masked_softmax
 from regard.train.adam import Adam
 from regard.vectors.store import vectors

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from regard.explain.colours import LINE_STYLES, LineStyle
+from regard.draw.colours import LINE_STYLES, LineStyle
 from regard.explain.drawing import Board, Drawing
 from regard.layers import Attention, Recurrent
 from regard.layers.convolution import GatedConvolution

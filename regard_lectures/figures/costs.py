@@ -21,8 +21,8 @@ from functools import partial
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
 from regard.errors import InputError
-from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
 from regard.explain.drawing import Board, Drawing, key_of
 from regard.layers import AdditiveScore, Attention, DotScore, Mask, plain_context
 from regard.layers.attention import attend_unfused

@@ -18,7 +18,7 @@ from functools import partial
 
 import torch
 
-from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
+from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
 from regard.explain.drawing import Board, Drawing
 from regard.layers import Attention, Recurrent, plain_context
 from regard_lectures.figures.costs import attention_flops, decades, measured

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
+from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
 from regard.explain.drawing import Board, Drawing
 from regard_lectures.figures.training import (
     BATCH,

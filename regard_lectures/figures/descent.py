@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from regard.data.batch import Cursor
-from regard.data.input import Ragged
+from regard.inputs.arrays import Ragged
 from regard.models.decoder import Decoder
 from regard.train.adam import Adam
 from regard_lectures.progress import OnStep

@@ -15,16 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.grammar import corpus as grammar
-from regard.data.grammar.lexicon import ADJECTIVES, NOUNS
-from regard.data.input import Ragged
+from regard.data.synthetic.grammar import corpus as grammar
+from regard.data.synthetic.grammar.lexicon import ADJECTIVES, NOUNS
 from regard.data.text.pairs import Pair
+from regard.draw.cells import positive_scale
+from regard.draw.colours import BLUE, ORANGE
+from regard.draw.sheet import Chart
 from regard.errors import InputError
-from regard.explain.cells import positive_scale
-from regard.explain.colours import BLUE, ORANGE
 from regard.explain.drawing import Board, Drawing
 from regard.explain.names import in_words
-from regard.explain.sheet import Chart
+from regard.inputs.arrays import Ragged
 from regard.layers import Tap, knock_out
 from regard.layers.tap.tap import split_head
 from regard.models.mode import evaluating

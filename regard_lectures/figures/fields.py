@@ -17,7 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regard.explain.colours import LINE_STYLES, LineStyle
+from regard.draw.colours import LINE_STYLES, LineStyle
 from regard.explain.drawing import Board, Drawing, key_of
 from regard.layers import Attention, Context, Mask, Recurrent, plain_context
 from regard.layers.convolution import GatedConvolution

@@ -18,13 +18,13 @@ from typing import Any
 import torch
 
 from regard.data.text.annotations import LabelledText
-from regard.explain.colours import LINE_STYLES, MUTED
+from regard.draw.colours import LINE_STYLES, MUTED
 from regard.explain.drawing import Board, Drawing, key_of
 from regard.models import Encoder, build
 from regard.recipes import recipe as recipes
 from regard.runs.start import RunStart
 from regard.tasks import Classify
-from regard.tasks.labelled import ReadingOptions, with_task_head
+from regard.tasks.labelled_task import ReadingOptions, with_task_head
 from regard_lectures.figures.descent import Descent, train_on
 from regard_lectures.figures.topics import (
     LENGTH,

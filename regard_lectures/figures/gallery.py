@@ -17,16 +17,16 @@ from typing import Any
 
 from matplotlib.backends.backend_pdf import PdfPages
 
+from regard.draw.colours import GREEN, INK, MUTED, ORANGE
+from regard.draw.sheet import SMALLEST, TEXT, points, render, shorten, style, wrap
 from regard.errors import InputError
-from regard.explain.colours import GREEN, INK, MUTED, ORANGE
 from regard.explain.drawing import Board, Drawing, Numbers
 from regard.explain.page import escaped
-from regard.explain.sheet import SMALLEST, TEXT, points, render, shorten, style, wrap
+from regard.inputs.text.reader import TextReader
 from regard.pipeline import Pipeline
 from regard.recipes.shelf import shipped
 from regard.runs.load import load
 from regard.runtime.files import write_file
-from regard.tasks.task import check_texts
 from regard_lectures.figures import scenes_translated, scenes_written
 from regard_lectures.slides import Slide, slides_page
 
@@ -182,8 +182,8 @@ def _draw(name: str, text: str | None, models: dict[str, Pipeline]) -> Drawing:
         )
     pipeline = models[scene.verb]
     read = scene.sentence if text is None else text
-    check_texts("--text", read)
-    pipeline.task.task_for(read).check(pipeline.model, read, allow_unknown=False)
+    TextReader.check("--text", read)
+    pipeline.task.task_for(read).read(pipeline.model, [read], allow_unknown=False)
     return scene.draw(pipeline, read)
 
 

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.explain.colours import LINE_STYLES
+from regard.draw.colours import LINE_STYLES
 from regard.explain.drawing import Board, Drawing, key_of
 from regard.layers import Attention, DotScore, Mask, plain_context
 from regard.layers.attention import attend_unfused

@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.draw.cells import positive_scale
+from regard.draw.colours import LINE_STYLES, MUTED
 from regard.errors import InputError
-from regard.explain.cells import positive_scale
-from regard.explain.colours import LINE_STYLES, MUTED
 from regard.explain.drawing import Board, Drawing
 from regard.layers import Attention, Context, Embed, Layout, Mask, Positions, Tap, position_scheme
 from regard_lectures.figures.descent import Descent, running_median

@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.input import Ragged
+from regard.draw.cells import positive_scale
+from regard.draw.colours import BLUE, GREEN, LINE_STYLES, MUTED, ORANGE
+from regard.draw.sheet import TEXT, Chart, points
 from regard.errors import InputError
-from regard.explain.cells import positive_scale
-from regard.explain.colours import BLUE, GREEN, LINE_STYLES, MUTED, ORANGE
 from regard.explain.drawing import Board, Drawing, Numbers
-from regard.explain.sheet import TEXT, Chart, points
+from regard.inputs.arrays import Ragged
 from regard.layers import Tap, knock_out
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder

@@ -18,10 +18,10 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from regard.data.text.python_docs import python_text
+from regard.draw.colours import INK, LINE_STYLES, MUTED
+from regard.draw.sheet import Chart
 from regard.errors import InputError
-from regard.explain.colours import INK, LINE_STYLES, MUTED
 from regard.explain.drawing import Board, Drawing, Numbers
-from regard.explain.sheet import Chart
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
 from regard_lectures.figures.descent import Descent, next_token_loss, warming

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.input import Ragged
-from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
+from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
 from regard.explain.drawing import Board, Drawing
+from regard.inputs.arrays import Ragged
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
 from regard_lectures.figures.descent import Descent, next_token_loss, warming

@@ -16,11 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.grammar import corpus as grammar
+from regard.data.synthetic.grammar import corpus as grammar
 from regard.data.text.files import load_pairs, split_files
 from regard.data.text.pairs import Pair
-from regard.explain.cells import positive_scale
-from regard.explain.colours import BLUE, ORANGE
+from regard.draw.cells import positive_scale
+from regard.draw.colours import BLUE, ORANGE
 from regard.explain.drawing import Board, Drawing
 from regard.explain.look import Look, look_of
 from regard.explain.maps import AttentionMap
@@ -186,10 +186,10 @@ def _batch(pipeline: Pipeline, pairs: Sequence[Pair]) -> Any:
 
 def _score(pipeline: Pipeline, pairs: Sequence[Pair], edits: Sequence[Edit]) -> Score:
     """Translate the pairs greedily and compute the loss, with the edits."""
-    sources = [pair.source for pair in pairs]
-    outputs = pipeline.translator().predict(
-        pipeline.model, sources, pipeline.decoding(beam=1), tap=Tap(edits=edits)
-    )
+    task, sources = pipeline.translator(), [pair.source for pair in pairs]
+    encoded = task.read(pipeline.model, sources)
+    decoding = pipeline.decoding(beam=1)
+    outputs = task.predict(pipeline.model, encoded, decoding, tap=Tap(edits=edits))
     right = [best.text in pair.references for (best, *_), pair in zip(outputs, pairs, strict=True)]
     batch = _batch(pipeline, pairs)
     with evaluating(pipeline.model):

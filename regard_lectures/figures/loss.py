@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 
 from regard.data.text.pairs import Pair
+from regard.draw.colours import BLUE, LINE_STYLES, MUTED, ORANGE
+from regard.draw.sheet import SMALLEST, Chart, shorten
 from regard.errors import InputError
-from regard.explain.colours import BLUE, LINE_STYLES, MUTED, ORANGE
 from regard.explain.drawing import Board, Drawing
-from regard.explain.sheet import SMALLEST, Chart, shorten
+from regard.inputs.text import TokensConfig, learn
 from regard.models import EncoderDecoder, TransformerConfig, build
 from regard.models.mode import evaluating
 from regard.tasks.translate import Translate
-from regard.tokens import TokensConfig, learn
 from regard_lectures.figures.descent import Descent, running_median, train_on
 from regard_lectures.progress import training_progress
 

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 
 from regard.data.batch import Batch
-from regard.data.input import Ragged
 from regard.data.text.corruption import Masking, Symbols
 from regard.data.text.spans import SpanCorruption
-from regard.explain.colours import BLUE, INK, MUTED
+from regard.draw.colours import BLUE, INK, MUTED
+from regard.draw.sheet import SMALLEST, Chart, points, shorten, text_width
 from regard.explain.drawing import Board, Drawing
-from regard.explain.sheet import SMALLEST, Chart, points, shorten, text_width
+from regard.inputs.arrays import Ragged
 from regard.tasks import Fill, Generate, Restore
 from regard_lectures.figures.families import Prepared, prepared
 

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.input import Ragged
+from regard.draw.cells import positive_scale
+from regard.draw.sheet import SMALLEST, Chart, shorten, text_width
 from regard.errors import InputError
-from regard.explain.cells import positive_scale
 from regard.explain.drawing import Board, Drawing
-from regard.explain.sheet import SMALLEST, Chart, shorten, text_width
+from regard.inputs.arrays import Ragged
 from regard.layers import Tap
 from regard.models.mode import evaluating
 from regard.runs.load import load

@@ -14,13 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.images.reader import ImageReader
-from regard.data.images.scenes import make_scene
+from regard.data.synthetic.scenes import make_scene
+from regard.draw.cells import signed_scale
+from regard.draw.colours import LINE_STYLES, ORANGE
+from regard.draw.sheet import Chart
 from regard.errors import InputError
-from regard.explain.cells import signed_scale
-from regard.explain.colours import LINE_STYLES, ORANGE
 from regard.explain.drawing import Board, Drawing
-from regard.explain.sheet import Chart
+from regard.inputs.images.reader import ImageReader
 from regard.layers.fronts.patches import cut
 from regard.runs.load import load
 

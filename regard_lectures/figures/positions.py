@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.input import Ragged
+from regard.draw.cells import positive_scale, signed_scale
+from regard.draw.colours import BLUE, LINE_STYLES, MUTED, ORANGE
+from regard.draw.sheet import SMALLEST, scientific, shorten
 from regard.errors import InputError
-from regard.explain.cells import positive_scale, signed_scale
-from regard.explain.colours import BLUE, LINE_STYLES, MUTED, ORANGE
 from regard.explain.drawing import RASTERIZED, Board, Drawing
-from regard.explain.sheet import SMALLEST, scientific, shorten
+from regard.inputs.arrays import Ragged
 from regard.layers import sinusoid
 from regard.models import TransformerConfig, build
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.data.input import Ragged
-from regard.explain.colours import BLUE, LINE_STYLES, MUTED, PURPLE, SKY, LineStyle
+from regard.draw.colours import BLUE, LINE_STYLES, MUTED, PURPLE, SKY, LineStyle
 from regard.explain.drawing import Board, Drawing
+from regard.inputs.arrays import Ragged
 from regard.models import GPTConfig
 from regard.models.decoder import Decoder
 from regard_lectures.figures.descent import Descent, draw_for_narrow, warming

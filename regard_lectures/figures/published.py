@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from regard.cost.plan import PAPER, paper_training_flops, plan
-from regard.explain.colours import BLUE, MUTED, ORANGE
+from regard.draw.colours import BLUE, MUTED, ORANGE
+from regard.draw.sheet import scientific
 from regard.explain.drawing import Board, Drawing
 from regard.explain.page import Table
-from regard.explain.sheet import scientific
 
 VOCAB = 37000  # sub-words shared by both languages (section 5.1 of the paper)
 STEPS = {"base": 100_000, "big": 300_000}  # section 5.2

@@ -27,12 +27,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.input import Ragged
+from regard.draw.cells import positive_scale
+from regard.draw.colours import BLUE, MUTED, ORANGE
 from regard.errors import InputError
-from regard.explain.cells import positive_scale
-from regard.explain.colours import BLUE, MUTED, ORANGE
 from regard.explain.drawing import Board, Drawing
 from regard.explain.names import in_words
+from regard.inputs.arrays import Ragged
 from regard.layers import Tap, knock_out
 from regard.layers.tap.tap import Edit, split_head
 from regard.models import GPTConfig

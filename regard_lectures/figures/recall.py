@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
+from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
+from regard.draw.sheet import scientific
 from regard.explain.drawing import Board, Drawing
-from regard.explain.sheet import scientific
 from regard.layers import Attention, Embed, Recurrent, plain_context, position_scheme
 from regard.layers.mixer import Mixer
 from regard_lectures.figures.costs import decades

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.draw.cells import positive_scale
+from regard.draw.colours import LINE_STYLES
+from regard.draw.sheet import scientific
 from regard.errors import InputError
-from regard.explain.cells import positive_scale
-from regard.explain.colours import LINE_STYLES
 from regard.explain.drawing import Board, Drawing
-from regard.explain.sheet import scientific
 from regard.layers import Attention, Tap, plain_context
 from regard.layers.mixer import Mixer
 from regard.layers.recurrent import Recurrent

@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
+from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
 from regard.explain.drawing import Board, Drawing, key_of
 from regard_lectures.figures.identity import learn_identity
 from regard_lectures.figures.training import (

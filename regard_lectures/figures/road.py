@@ -20,10 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.draw.cells import positive_scale
+from regard.draw.sheet import scientific
 from regard.errors import InputError
-from regard.explain.cells import positive_scale
 from regard.explain.drawing import Board, Drawing
-from regard.explain.sheet import scientific
 from regard.layers import (
     Attention,
     DotScore,

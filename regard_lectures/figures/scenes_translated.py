@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.input import Ragged
+from regard.draw.cells import positive_scale
+from regard.draw.colours import BLUE, MUTED, ORANGE, LineStyle
 from regard.errors import InputError
-from regard.explain.cells import positive_scale
-from regard.explain.colours import BLUE, MUTED, ORANGE, LineStyle
 from regard.explain.drawing import Board, Drawing
 from regard.explain.look import Look
 from regard.explain.maps import AttentionMap
 from regard.explain.names import in_words
+from regard.inputs.arrays import Ragged
 from regard.layers import Positions, Tap, knock_out
 from regard.pipeline import Pipeline
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.explain.colours import BLUE, MUTED, ORANGE
+from regard.draw.colours import BLUE, MUTED, ORANGE
+from regard.draw.sheet import SMALLEST, points, shorten
 from regard.explain.drawing import Board, Drawing
-from regard.explain.sheet import SMALLEST, points, shorten
 from regard.pipeline import Pipeline
 from regard.tasks.generate import Suggestion
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.data.grammar import corpus as grammar
+from regard.data.synthetic.grammar import corpus as grammar
+from regard.draw.cells import positive_scale
+from regard.draw.colours import BLUE, MUTED, ORANGE
 from regard.errors import InputError
-from regard.explain.cells import positive_scale
-from regard.explain.colours import BLUE, MUTED, ORANGE
 from regard.explain.drawing import Board, Drawing
 from regard.explain.look import Look
 from regard.explain.names import in_words

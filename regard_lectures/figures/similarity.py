@@ -13,14 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.images.scenes import make_scene
-from regard.data.input import Dense
+from regard.data.synthetic.scenes import make_scene
+from regard.draw.cells import Scale
+from regard.draw.colours import BLUE, sequential
+from regard.draw.sheet import SMALLEST, points
 from regard.errors import InputError
-from regard.explain.cells import Scale
-from regard.explain.colours import BLUE, sequential
 from regard.explain.drawing import Board, Drawing
-from regard.explain.patches import patch_distances
-from regard.explain.sheet import SMALLEST, points
+from regard.explain.images.patches import patch_distances
+from regard.inputs.arrays import Dense
 from regard.models import ViTConfig, build
 from regard.runs.load import load
 from regard_lectures.figures.descent import Descent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from regard.cost.sizes import COLUMNS, ROWS, compute, dollars, written
-from regard.explain.colours import BLUE, MUTED, ORANGE
+from regard.draw.colours import BLUE, MUTED, ORANGE
 from regard.explain.drawing import Board, Drawing
 from regard.explain.page import Table
 

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from regard.errors import InputError
 from regard.explain.drawing import Drawing, Numbers
 from regard.explain.names import in_words
+from regard.inputs.text.reader import TextReader
 from regard.pipeline import Pipeline
 from regard.recipes.shelf import shipped
 from regard.runs.load import load
 from regard.runtime.files import write_file
-from regard.tasks.task import check_texts
 from regard_lectures.scenes import Scene, scenes_of
 from regard_lectures.slides import scene_slide, slides_page
 from regard_lectures.steps import choose_site, record
@@ -78,7 +78,7 @@ class Stepped(Drawing):
     def _rendered(self, ending: str) -> bytes:
         if not self.step:
             return render_strip(self.figure, ending)
-        from regard.explain.sheet import render
+        from regard.draw.sheet import render
 
         return render(self.figure, ending)
 
@@ -145,7 +145,7 @@ def _opened(
 ) -> tuple[Pipeline, str, str]:
     """The model (given, or the first shipped one that fits), the text, and the layer's name."""
     if text is not None:
-        check_texts("--text", text)
+        TextReader.check("--text", text)
     if model:
         pipeline, read = _readable(load(model), text)
         return pipeline, read, choose_site(pipeline.model, part, layer, head)

@@ -24,10 +24,10 @@ from torch import Tensor
 from regard.data.text.corpus import Corpus
 from regard.data.text.corruption import CorruptedCorpus, Masking
 from regard.data.text.packing import Packed
+from regard.inputs.text import Tokenizer, TokensConfig, Vocabulary, learn_plain
 from regard.layers.init import draw_normal
 from regard.models import BertConfig, Encoder, build
 from regard.tasks.fill import Fill, max_text_tokens, symbols_of
-from regard.tokens import Tokenizer, TokensConfig, Vocabulary, learn_plain
 from regard_lectures.figures.descent import Descent, train_on
 from regard_lectures.progress import training_progress
 

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.explain.colours import LINE_STYLES, MUTED, LineStyle
+from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
 from regard.explain.drawing import Board, Drawing, Numbers, key_of
 from regard.layers import (
     BlockShape,

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.draw.cells import positive_scale, signed_scale
+from regard.draw.colours import BLUE, GREEN, MUTED, ORANGE, PURPLE
+from regard.draw.sheet import Chart
 from regard.errors import InputError
-from regard.explain.cells import positive_scale, signed_scale
-from regard.explain.colours import BLUE, GREEN, MUTED, ORANGE, PURPLE
 from regard.explain.drawing import Board, Drawing
-from regard.explain.sheet import Chart
 from regard.vectors.projection import pca
 from regard.vectors.store import vectors
 from regard.vectors.table import Near

@@ -11,8 +11,8 @@ import torch
 
 from benchmarks.measure.images import images_work
 from benchmarks.peers import timm_vit
-from regard.data.input import Dense
 from regard.hub.folder import read_model
+from regard.inputs.arrays import Dense
 
 SCRIPT = """
 import sys, torch

@@ -10,7 +10,7 @@ import torch
 from benchmarks.measure.ours import Decode, Train
 from benchmarks.measure.work import SAME, Work
 from benchmarks.peers import loop, step_by_step
-from regard.data.input import Ragged
+from regard.inputs.arrays import Ragged
 from regard.models import build
 from regard.models.families.seq2seq import Seq2SeqConfig
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data.input import Ragged
+from regard.inputs.arrays import Ragged
 from regard.layers import Tap
 from regard.models import FAMILIES, build, describe, rebuild
 from regard.train.adam import Adam

@@ -10,13 +10,14 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load, save
 
-from regard.data.input import Dense
 from regard.errors import InputError
+from regard.inputs.arrays import Dense
+from regard.kernels import int8
 from regard.layers import Edit, Tap, knock_out
-from regard.layers.kernels import int8
 from regard.layers.tap.without import without
 from regard.models import FAMILIES, build, describe, rebuild
 from regard.models.families.images import ANY_SIZE
+from regard.models.quantise import quantise
 from regard.train.optim import Adam
 
 CLASSES = ("a", "b", "c")
@@ -231,7 +232,7 @@ def test_the_first_loss_is_about_that_of_an_even_guess(name):
 )
 @torch.no_grad()
 def test_a_twin_in_8_bits_is_near_and_does_not_mix_the_images_of_a_batch(model, images):
-    twin = int8.quantise(model)
+    twin = quantise(model)
     exact, together = model(images), twin(images)
     assert (together - exact).norm() < 0.2 * exact.norm()
     for place in range(5):

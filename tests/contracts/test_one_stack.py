@@ -10,11 +10,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data.input import Ragged
 from regard.decode import DecodeConfig, Symbols, decode
+from regard.inputs.arrays import Ragged
+from regard.kernels import int8
 from regard.layers import Edit, Tap, knock_out
-from regard.layers.kernels import int8
 from regard.models import FAMILIES, build, describe, rebuild
+from regard.models.quantise import quantise
 from regard.train.adam import Adam
 
 VOCAB = 11
@@ -388,7 +389,7 @@ def test_what_describe_says_builds_the_same_model_again(model, rows):
 )
 @torch.no_grad()
 def test_a_twin_in_8_bits_is_near_and_does_not_mix_the_texts_of_a_batch(model, rows):
-    twin = int8.quantise(model)
+    twin = quantise(model)
     exact, together = outputs(model, rows), outputs(twin, rows)
     for name, parts in together.items():
         whole, size = torch.cat(exact[name]), torch.cat(exact[name]).norm()

@@ -166,7 +166,7 @@ def test_what_describes_it_builds_it_again():
 
 def test_neither_the_tables_nor_its_file_import_torch():
     code = (
-        "import sys, regard.models.families, regard.tasks.entries, regard.recipes.recipe; "
+        "import sys, regard.models.families, regard.tasks.specs, regard.recipes.recipe; "
         "import tests.near_family; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

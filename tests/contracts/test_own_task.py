@@ -12,17 +12,17 @@ import torch.nn.functional as F
 from regard.data.sources import load_splits
 from regard.data.text.windows import LabelledRow, evaluation, training
 from regard.errors import FoundProblems, InputError
+from regard.inputs.text.learn import learn_plain
 from regard.models.mode import evaluating
 from regard.recipes import recipe as recipes
 from regard.runs.evaluate import evaluate
 from regard.runs.load import load
 from regard.tasks import TASKS
-from regard.tasks.entries import Entry
+from regard.tasks.base_task import Prepared, loss_unit
+from regard.tasks.encoder_task import READING, EncoderTask
 from regard.tasks.head_batches import of_texts
 from regard.tasks.measures.report import Report, Selection
-from regard.tasks.reader import READING, Reader
-from regard.tasks.task import Prepared, rise
-from regard.tokens.learn import learn_plain
+from regard.tasks.specs import TaskSpec
 from tests.commands import is_refused
 
 RECIPE = """
@@ -56,12 +56,12 @@ class Counted(Report):
         return self.whole()
 
 
-class Count(Reader):
+class Count(EncoderTask):
     """How many words a text has, told from its first token."""
 
     noun = "training texts"
     unit = "texts"
-    effect = rise("text")
+    effect = loss_unit("text")
     scoring = frozenset({"lowercase"})
 
     def __init__(self, vocabulary, train=(), valid=(), budget=64, seed=0):
@@ -86,10 +86,10 @@ class Count(Reader):
         return config.model_copy(update=heads)
 
     def rows(self, pairs):
-        read = self.read([pair.source for pair in pairs], 16)
+        read = self.reader.read([pair.source for pair in pairs], 16)
         wanted = [len(pair.source.split()) - 1 for pair in pairs]
         return [
-            LabelledRow(each.ids, each.types, [n]) for each, n in zip(read, wanted, strict=True)
+            LabelledRow(text.values, text.types, [n]) for text, n in zip(read, wanted, strict=True)
         ]
 
     def batches(self, start):
@@ -136,7 +136,9 @@ class Count(Reader):
 @pytest.fixture
 def task(monkeypatch):
     """The one line."""
-    monkeypatch.setitem(TASKS, "count", Entry(f"{__name__}.Count", ("encoder",), "bert"))
+    monkeypatch.setitem(
+        TASKS, "count", TaskSpec({"text": f"{__name__}.Count"}, ("encoder",), "bert")
+    )
 
 
 @pytest.mark.usefixtures("task")

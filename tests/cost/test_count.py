@@ -17,8 +17,8 @@ from regard.cost.count import (
     parameters,
     shared_parts,
 )
-from regard.data.input import Dense
 from regard.errors import InputError
+from regard.inputs.arrays import Dense
 from regard.layers import VocabularyHead
 from regard.models import (
     FAMILIES,
@@ -30,7 +30,7 @@ from regard.models import (
     build,
 )
 from regard.models.families.vit import CLASSES, ViTConfig
-from regard.models.sketch import sketch
+from regard.models.meta_model import sketch
 
 SMALL = {"dim": 32, "heads": 4, "hidden": 48, "encoder_layers": 3, "decoder_layers": 2}
 VARIATIONS = [

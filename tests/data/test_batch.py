@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.batch import Batch, Cursor, epochs
-from regard.data.input import Dense, Paired, Ragged
 from regard.data.order import evaluation_batches, training_batches
 from regard.data.text.encoded import EncodedPairs, make_batch
 from regard.errors import InputError
+from regard.inputs.arrays import Dense, Paired, Ragged
 
 lengths_strategy = st.lists(st.integers(0, 40), max_size=200)
 sequences_strategy = st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=6), max_size=8)

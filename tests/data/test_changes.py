@@ -14,9 +14,9 @@ from regard.data.config import PictureData
 from regard.data.images import changes, randaugment
 from regard.data.images.changes import COLUMNS, changed_batch
 from regard.data.images.randaugment import OPERATIONS
-from regard.data.input import Dense, Ragged
 from regard.data.order import uniforms
-from regard.tasks.labelled import class_loss
+from regard.inputs.arrays import Dense, Ragged
+from regard.tasks.labelled_task import class_loss
 
 VALUES = np.random.default_rng(0).integers(0, 256, (20, 3, 16, 12), dtype=np.uint8)
 SMOOTH = np.stack([

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from regard.data.batch import Batch, Cursor
-from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
 from regard.data.text.corruption import (
     CorruptedCorpus,
@@ -18,6 +17,7 @@ from regard.data.text.corruption import (
 )
 from regard.data.text.packing import Packed, batches
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
 
 PAD, CLS, SEP, MASK = range(4)
 STOP = 4

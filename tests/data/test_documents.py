@@ -14,7 +14,7 @@ from regard.data.text import documents, records
 from regard.data.text.documents import PIECE, TextFiles, bounded, cut, find_files
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
-from regard.tokens import TokensConfig, learn
+from regard.inputs.text import TokensConfig, learn
 
 
 @pytest.fixture

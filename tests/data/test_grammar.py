@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from regard.data import sources
-from regard.data.grammar import corpus as grammar
-from regard.data.grammar.corpus import (
+from regard.data.synthetic.grammar import corpus as grammar
+from regard.data.synthetic.grammar.corpus import (
     DEMO,
     HELD_ADJECTIVES,
     HELD_OBJECTS,
@@ -24,8 +24,8 @@ from regard.data.grammar.corpus import (
     splits,
     word_for_word,
 )
-from regard.data.grammar.frames import CONTESTED, DECIDING, Frames
-from regard.data.grammar.lexicon import (
+from regard.data.synthetic.grammar.frames import CONTESTED, DECIDING, Frames
+from regard.data.synthetic.grammar.lexicon import (
     ADJECTIVES,
     DATIVE,
     GIVING,
@@ -34,9 +34,9 @@ from regard.data.grammar.lexicon import (
     SAYING,
     TRANSITIVE,
 )
-from regard.data.grammar.phenomena import PHENOMENA
-from regard.data.grammar.phrases import HE
-from regard.data.grammar.sentences import Clause, pair
+from regard.data.synthetic.grammar.phenomena import PHENOMENA
+from regard.data.synthetic.grammar.phrases import HE
+from regard.data.synthetic.grammar.sentences import Clause, pair
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
 
@@ -183,7 +183,8 @@ def test_an_empty_split_is_refused(pairs, held_out):
 
 def test_another_process_with_another_hash_seed_makes_the_same_corpus():
     code = (
-        "import zlib; from regard.data.grammar.corpus import splits; s = splits(300, 30, 5);"
+        "import zlib; from regard.data.synthetic.grammar.corpus import splits;"
+        "s = splits(300, 30, 5);"
         "text = repr((s.train, s.valid, sorted(s.tests.items())));"
         "import sys; sys.stdout.write(str(zlib.crc32(text.encode())))"
     )

@@ -13,8 +13,8 @@ from PIL import Image
 
 from regard.data.config import ScenesData
 from regard.data.images.check import check_images
-from regard.data.images.reader import ImageReader
-from regard.data.images.scenes import RELATIONS, SHAPES, SIZES, make_scene, scene_splits
+from regard.data.synthetic.scenes import RELATIONS, SHAPES, SIZES, make_scene, scene_splits
+from regard.inputs.images.reader import ImageReader
 from tests.commands import is_refused
 
 

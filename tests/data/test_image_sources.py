@@ -22,12 +22,12 @@ from regard.data.images import decoding
 from regard.data.images.arrays import read_idx
 from regard.data.images.listing import find_images
 from regard.data.images.pictures import statistics
-from regard.data.images.reader import ImageReader
 from regard.data.images.sources import load_pictures, read_pictures
 from regard.errors import InputError
+from regard.inputs.images.reader import ImageReader
+from regard.inputs.text import Processor
 from regard.recipes.recipe import load
-from regard.tasks.pictures import ClassifyPictures
-from regard.tokens import Processor
+from regard.tasks.classify_images import ClassifyImages
 from tests.data.test_images import claims
 
 READER = ImageReader(height=6, width=5)
@@ -92,7 +92,7 @@ def test_folders_that_name_splits_are_splits(tmp_path, caplog):
     tested = read_pictures(str(tmp_path), READER, for_tests=True)
     assert as_set(tested) == as_set(found.tests["test"])
     assert len(read_pictures(str(tmp_path), READER)) == 22
-    scored = ClassifyPictures(Processor(READER)).load_file(str(tmp_path), ImagesData(folder="x"))
+    scored = ClassifyImages(Processor(READER)).load_file(str(tmp_path), ImagesData(folder="x"))
     assert len(scored) == 6  # `regard eval --data FOLDER` scores no training images
     assert "6 images of the test split are training images, too" in caplog.text
     vehicles = classes(tmp_path / "vehicles", 8, names=("train", "test"))

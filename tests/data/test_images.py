@@ -12,13 +12,14 @@ import torch
 from PIL import Image, ImageDraw
 
 from regard.data.config import DigitsData
-from regard.data.images import digits, opening
 from regard.data.images.augment import augmented
-from regard.data.images.ink import SHARE, framed
-from regard.data.images.opening import opened
-from regard.data.images.reader import ImageReader
+from regard.data.synthetic import digits
 from regard.errors import InputError
-from regard.tokens import Processor
+from regard.inputs.images import opening
+from regard.inputs.images.ink import SHARE, framed
+from regard.inputs.images.opening import opened
+from regard.inputs.images.reader import ImageReader
+from regard.inputs.text import Processor
 from tests.digits import DRAWN, PENS, draw
 
 WHOLE = ImageReader(height=6, width=4, channels=3)
@@ -47,7 +48,7 @@ def test_a_path_bytes_an_image_and_arrays_are_read_alike(tmp_path):
         torch.from_numpy(pixels.copy()).permute(2, 0, 1),
         torch.from_numpy(pixels.copy()).permute(2, 0, 1).float() / 255,
     ]
-    first, *others = WHOLE.read(items).values
+    first, *others = WHOLE.collate(WHOLE.read(items)).values
     assert first.shape == (3, 6, 4)
     assert first.abs().max() <= 1
     for other in others:
@@ -126,8 +127,6 @@ def test_places_that_are_no_files_are_refused(tmp_path):
         "": "got a folder",
     }.items():
         with pytest.raises(InputError, match=message):
-            INK.check(place)
-        with pytest.raises(InputError, match=message):
             INK.read([place])
 
 
@@ -135,7 +134,7 @@ def test_a_file_larger_than_any_image_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "MOST_BYTES", 100)
     (tmp_path / "it.png").write_bytes(PNG + b" " * 100)
     with pytest.raises(InputError, match="at most 100"):
-        INK.check(tmp_path / "it.png")
+        INK.read([tmp_path / "it.png"])
 
 
 @pytest.mark.parametrize(
@@ -189,7 +188,7 @@ def test_a_reader_passes_through_json_and_damage_is_named():
     again = Processor.from_json(Processor(INK).to_json())
     assert again.source == INK
     assert again.target is None
-    assert again.vocabularies == ()
+    assert again.vocabulary_sizes == ()
     for change, message in {
         '"height":8': '"height":0',
         '"std":[0.5]': '"std":[0.0]',

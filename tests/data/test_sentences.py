@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from regard.data.grammar.german import adjective_ending, determiner, noun_form, verb_forms
-from regard.data.grammar.lexicon import (
+from regard.data.synthetic.grammar.german import adjective_ending, determiner, noun_form, verb_forms
+from regard.data.synthetic.grammar.lexicon import (
     ADJECTIVES,
     ADVERBS,
     DATIVE,
@@ -18,8 +18,8 @@ from regard.data.grammar.lexicon import (
     TRANSITIVE,
     WAIT_FOR,
 )
-from regard.data.grammar.phenomena import analyse, is_settled
-from regard.data.grammar.phrases import (
+from regard.data.synthetic.grammar.phenomena import analyse, is_settled
+from regard.data.synthetic.grammar.phrases import (
     HE,
     IT,
     SHE,
@@ -31,7 +31,15 @@ from regard.data.grammar.phrases import (
     PrepositionalPhrase,
     RelativePronoun,
 )
-from regard.data.grammar.sentences import Clause, Joined, Linked, Question, Reported, Shared, pair
+from regard.data.synthetic.grammar.sentences import (
+    Clause,
+    Joined,
+    Linked,
+    Question,
+    Reported,
+    Shared,
+    pair,
+)
 
 NOUN = {noun.english: noun for noun in NOUNS}
 ADJECTIVE = {one.english: one for one in ADJECTIVES}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from regard.data.config import FileData, GrammarData, MixtureData, PartData, ToyData
-from regard.data.jobs import pronouns, questions, summaries
 from regard.data.sources import load_splits
+from regard.data.synthetic.jobs import pronouns, questions, summaries
 from regard.data.text.pairs import Pair, by_source
 from regard.errors import InputError
 from regard.tasks.measures.rouge import mean_rouge

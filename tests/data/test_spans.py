@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.batch import Batch
-from regard.data.input import Ragged
 from regard.data.text.spans import (
     Infilling,
     SpanCorruption,
@@ -18,6 +17,7 @@ from regard.data.text.spans import (
     span_mask,
 )
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
 
 SENTINELS = [999 - number for number in range(100)]
 

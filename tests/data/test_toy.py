@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from regard.data.config import GrammarData, ToyData
-from regard.data.toy import toy_splits
+from regard.data.synthetic.toy import toy_splits
 from regard.errors import InputError
 
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.data.input import Dense, Paired, Ragged
 from regard.decode import DecodeConfig, Symbols, engine, search
 from regard.decode.search import BeamSearch
 from regard.errors import FoundProblems, InputError
+from regard.inputs.arrays import Dense, Paired, Ragged
 from regard.layers import Tap
 from regard.models import EncoderDecoder, TransformerConfig
 

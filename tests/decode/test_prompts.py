@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.data.input import Ragged
 from regard.decode import DecodeConfig, decode
 from regard.decode.filters import Symbols
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
 from regard.models import GPTConfig, TransformerConfig, build
 
 SYMBOLS, CONFIG = Symbols(1, 2, 0), DecodeConfig(max_length=3)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.data.input import Ragged
 from regard.decode import DecodeConfig, Hypothesis, Symbols, decode
 from regard.decode.search import BLOCK, best
+from regard.inputs.arrays import Ragged
 
 END, PAD, VOCAB = 0, 23, 24
 SYMBOLS = Symbols(begin=PAD, end=END, pad=PAD, banned=(PAD,))

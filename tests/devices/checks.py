@@ -15,12 +15,12 @@ from pathlib import Path
 import torch
 
 import regard
-from regard.data.input import Dense, Ragged
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode
 from regard.decode.filters import Symbols
+from regard.inputs.arrays import Dense, Ragged
+from regard.kernels.dropout import drawing_from
 from regard.layers import Tap, knock_out
-from regard.layers.kernels.dropout import drawing_from
 from regard.layers.tap.without import without
 from regard.models import FAMILIES, build
 from regard.train.adam import Adam

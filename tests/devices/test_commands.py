@@ -9,7 +9,7 @@ import torch
 
 import regard as package
 from regard.errors import InputError
-from regard.tasks.entries import every_verb
+from regard.tasks.specs import every_verb
 from tests.commands import is_refused
 
 RUNNING = [*every_verb(), "train", "eval", "look", "words", "heads", "demo"]

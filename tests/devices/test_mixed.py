@@ -1,6 +1,6 @@
 """Mixed precision of GPUs, as far as the CPU can show it: PyTorch's autocast knows the CPU, too.
 
-On a CPU, Regard has products of its own (tests/layers/test_mixed.py); here autocast replaces them.
+On a CPU, Regard has products of its own (tests/kernels/test_mixed.py); here autocast replaces them.
 """
 
 from __future__ import annotations

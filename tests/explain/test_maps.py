@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.explain.maps import AttentionMap, mean_by_offset, merge_words, row_entropy, visible
+from regard.draw.labels import visible
+from regard.explain.maps import AttentionMap, mean_by_offset, merge_words, row_entropy
 
 
 def softmax(scores):

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.explain.colours import diverging, sequential
+from regard.draw.colours import diverging, sequential
+from regard.draw.sheet import DPI
 from regard.explain.look import Look, compare
 from regard.explain.maps import AttentionMap
 from regard.explain.plot import draw, draw_comparison, render
-from regard.explain.sheet import DPI
 from tests.legible import problems, texts
 
 pytestmark = pytest.mark.slow

@@ -7,12 +7,12 @@ import json
 import pytest
 import torch
 
-from regard.data.input import Ragged
 from regard.decode import DecodeConfig, decode
 from regard.decode.filters import Symbols
 from regard.errors import InputError
 from regard.hub.folder import read_model, write_model
 from regard.hub.tables import KINDS
+from regard.inputs.arrays import Ragged
 from tests.their_models import DECODERS, EVERY, TRANSLATORS, VOCAB, save
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

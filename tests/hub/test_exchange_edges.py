@@ -14,10 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.hub import pickled
 from regard.hub.folder import _load, read_model, write_model
+from regard.inputs.arrays import Ragged
 from regard.models import BertConfig, GPTConfig, TransformerConfig, build
 from regard.runtime import device as runtime
 from tests.their_models import DECODER, DECODERS, ENCODER, ENCODERS, VOCAB, save

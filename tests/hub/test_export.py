@@ -10,11 +10,13 @@ import pytest
 import torch
 import yaml
 
-from regard.data.images.reader import ImageReader
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
 from regard.hub.choice import choose
 from regard.hub.equal import sines_first
+from regard.inputs.images.reader import ImageReader
+from regard.inputs.text import Processor
+from regard.inputs.text.learn import learn, learn_plain
 from regard.layers import sinusoid
 from regard.models import BertConfig, GPTConfig, T5Config, TransformerConfig, ViTConfig, build
 from regard.pipeline import Pipeline
@@ -22,10 +24,8 @@ from regard.recipes import recipe as recipes
 from regard.recipes import shelf
 from regard.recipes.recipe import TASKS_WITH_OWN_FORMAT, shipped, task_of
 from regard.runs.load import load
-from regard.tasks.entries import TASKS
-from regard.tasks.reader import READING
-from regard.tokens import Processor
-from regard.tokens.learn import learn, learn_plain
+from regard.tasks.encoder_task import READING
+from regard.tasks.specs import TASKS
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
@@ -59,7 +59,7 @@ def vocabulary_of(recipe):
     task = TASKS[recipe.task]
     if "encoder_decoder" in task.shapes and not task.needs:
         return learn([Pair(text, text) for text in TEXTS], recipe.tokens)
-    around = getattr(task.task_class, "around", READING)
+    around = getattr(task.first_class, "around", READING)
     return learn_plain(TEXTS, recipe.tokens.model_copy(update={"vocab": 400}), around)
 
 
@@ -84,7 +84,7 @@ def pipeline_of(name, overrides=()):
     else:
         processor = vocabulary_of(recipe)
     torch.manual_seed(0)
-    model = build(config, *processor.vocabularies[: config.sides]).eval()
+    model = build(config, *processor.vocabulary_sizes[: config.sides]).eval()
     with torch.no_grad():  # norms and biases away from their plain beginnings
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))

@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import regard
-from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.hub.folder import describe_folder, read_model
 from regard.hub.identify import kind_of_class
+from regard.inputs.arrays import Ragged
 from regard.runs.list import models_in
 from regard.runs.load import import_model, outline
 from tests.hub.test_exchange import close, our_logits, their_logits

@@ -15,15 +15,15 @@ import torch.nn.functional as F
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from regard.data.images.reader import ImageReader
-from regard.data.input import Dense
 from regard.errors import InputError
 from regard.hub.images import FILE, read_reader, write_reader
+from regard.inputs.arrays import Dense
+from regard.inputs.images.reader import ImageReader
+from regard.inputs.text import Processor
 from regard.models import ViTConfig, build
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
 from regard.runs.load import import_model, load
-from regard.tokens import Processor
 from tests.commands import is_refused
 
 pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")]
@@ -143,7 +143,7 @@ def test_images_are_prepared_as_theirs_are(name, tmp_path):
     for height, width in ((50, 37), (37, 51), (24, 24), (25, 23), (300, 26), (11, 64), (29, 31)):
         image = Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
         expected = processor(image, return_tensors="pt")["pixel_values"]
-        found = reader.read([image]).values
+        found = reader.collate(reader.read([image])).values
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
@@ -267,7 +267,8 @@ def test_a_real_checkpoint_of_vit_pytorch_reads_mnist():
     images = idx(SHARED / "mnist" / "t10k-images-idx3-ubyte.gz")[:2000]
     labels = idx(SHARED / "mnist" / "t10k-labels-idx1-ubyte.gz")[:2000]
     assert labels[:16].tolist() == golden["labels"].tolist()
-    pixels = mnist.processor.source.read(list(images[:16])).values
+    reader = mnist.processor.source
+    pixels = reader.collate(reader.read(list(images[:16]))).values
     found = mnist.logits(pixels).numpy()
     np.testing.assert_allclose(found, golden["logits_first16"], rtol=0, atol=1e-4)
     classes = [best.label for best, *_ in mnist.classify(list(images), top=1)]

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.input import Ragged
 from regard.decode import DecodeConfig, Symbols, decode
 from regard.errors import InputError
 from regard.hub.llama2c import read_llama2c
+from regard.inputs.arrays import Ragged
 
 DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, LENGTH = 12, 10, 2, 3, 1, 20
 SAVED = os.environ.get("REGARD_DATA", "../shared/data")

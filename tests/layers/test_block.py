@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from regard.errors import InputError
+from regard.kernels.dropout import drawing_from
 from regard.layers import (
     Block,
     BlockShape,
@@ -18,7 +19,6 @@ from regard.layers import (
     plain_context,
     sublayers,
 )
-from regard.layers.kernels.dropout import drawing_from
 from regard.layers.norms import norm
 
 LENGTHS, MEMORY = (3, 5, 1), (4, 2, 6)

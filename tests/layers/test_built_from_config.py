@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.data.input import Ragged
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
 from regard.layers import Context, Layout, Mask, Tap, plain_context
 from regard.models import BertConfig, GPTConfig, build, describe, rebuild
 from regard.models.parts import make_context, stack_of

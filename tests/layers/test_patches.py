@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from regard.data.input import Dense
+from regard.inputs.arrays import Dense
 from regard.layers import Context, Mask
 from regard.layers.fronts.patches import Patches, cut
 from regard.layers.positions import Learned

@@ -7,8 +7,8 @@ import itertools
 import pytest
 import torch
 
-from regard.data.input import Ragged
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
 from regard.layers import Edit, Layout, Tap, attention, knock_out, replace, scale_head
 from regard.models import TransformerConfig, build
 

@@ -11,9 +11,9 @@ import time
 import pytest
 import torch
 
+from regard.checkpoint import run as checkpoint
 from regard.cli import main
-from regard.data.images.scenes import make_scene
-from regard.train.checkpoint import run as checkpoint
+from regard.data.synthetic.scenes import make_scene
 from regard.train.log import read_metrics
 
 FORKS = multiprocessing.get_context("forkserver")

@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file
 
 import regard
+from regard.checkpoint import run as checkpoint
 from regard.errors import InputError
-from regard.train.checkpoint import run as checkpoint
 from tests import tiny_bert
 
 pytestmark = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.data.toy import toy_splits
+from regard.data.synthetic.toy import toy_splits
 from regard.layers import Edit, Tap
 from regard.runs.train import train
 
@@ -61,10 +61,10 @@ def test_a_recurrent_translator_learns_a_toy_by_its_alignment(kind: str) -> None
         return (weights > 0) / (weights > 0).sum(-1, keepdim=True)
 
     task, config = pipeline.task, pipeline.decoding(beam=1)
-    sources = [pair.source for pair in pairs]
+    encoded = task.read(pipeline.model, [pair.source for pair in pairs])
 
     def right(tap: Tap | None) -> int:
-        found = task.predict(pipeline.model, sources, config, tap=tap)
+        found = task.predict(pipeline.model, encoded, config, tap=tap)
         written = (best.text for best, *_ in found)
         return sum(text == pair.target for text, pair in zip(written, pairs, strict=True))
 

@@ -18,9 +18,9 @@ import torch
 from PIL import Image
 
 from regard.cost.sizes import ROWS, table
+from regard.draw.sheet import TEXT, style, wrap
 from regard.errors import InputError, WriteError
 from regard.explain.drawing import Drawing
-from regard.explain.sheet import TEXT, style, wrap
 from regard.vectors.store import vectors
 from regard_lectures import FIGURES, listing, parse_options, show
 from regard_lectures.figures import laws

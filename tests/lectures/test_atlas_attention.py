@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 import regard
-from regard.data.grammar import corpus as grammar
+from regard.data.synthetic.grammar import corpus as grammar
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
 from regard.layers import Attention, DotScore

@@ -9,9 +9,9 @@ from functools import cache
 import pytest
 import torch
 
-from regard.data.input import Ragged
 from regard.errors import InputError
 from regard.explain.drawing import Drawing
+from regard.inputs.arrays import Ragged
 from regard.runs.load import load
 from regard.tasks.generate import Suggestion
 from regard_lectures import find, show

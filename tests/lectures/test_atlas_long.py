@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from regard.data.input import Ragged
+from regard.inputs.arrays import Ragged
 from regard_lectures import show
 from regard_lectures.figures import lengths
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.grammar import corpus as grammar
+from regard.data.synthetic.grammar import corpus as grammar
 from regard.pipeline import Pipeline
 from regard.runs.load import load
 from regard.runs.train import train

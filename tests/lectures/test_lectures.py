@@ -15,7 +15,7 @@ from regard.cli.commands import app
 from regard.errors import InputError
 from regard.recipes import recipe as recipes
 from regard.recipes.shelf import shipped
-from regard.tasks.entries import every_verb
+from regard.tasks.specs import every_verb
 from regard_lectures import FIGURES, find, parse_options
 from regard_lectures import lectures as index
 from regard_lectures.own_slides import topics

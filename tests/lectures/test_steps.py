@@ -84,7 +84,7 @@ def test_the_numbers_are_those_of_the_forward_pass():
     pipeline = translator()
     found, _ = numbers_of(pipeline, SENTENCE, "cross", 1, 2, target="Das Tier war müde.")
     source, target = pipeline.vocabulary.source, pipeline.vocabulary.target
-    from regard.data.input import Ragged
+    from regard.inputs.arrays import Ragged
 
     ids = [target.begin, *target.encode("Das Tier war müde.")]
     tap = Tap("decoder.1.cross.*")
@@ -137,10 +137,10 @@ def test_a_t5_of_theirs_adds_its_bias_and_does_not_scale(part, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"query_key_norm": True}])
 def test_rotary_and_normed_queries_are_those_that_meet(settings):
+    from regard.inputs.text import Vocabulary
     from regard.models.decoder import Decoder
     from regard.pipeline import Pipeline
     from regard.recipes import recipe as recipes
-    from regard.tokens import Vocabulary
 
     changes = [f"model.{name}={value}".lower() for name, value in settings.items()]
     recipe = recipes.load("tiny/generate", ["model.positions=rotary", "model.dim=32",

@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
-from regard.data.input import Dense, Ragged
 from regard.errors import InputError
+from regard.inputs.arrays import Dense, Ragged
 from regard.models import FAMILIES, TransformerConfig, build, describe, rebuild
 
 

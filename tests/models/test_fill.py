@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.models import FAMILIES, build
-from regard.models.fill import blank, fill
+from regard.models.load_weights import blank, fill
 
 SMALL = {"dim": 16, "heads": 2, "hidden": 32, "max_length": 12}
 CONFIGS = {

@@ -6,19 +6,20 @@ import pytest
 import torch
 from torch import nn
 
-from regard.data.input import Ragged
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode
 from regard.decode.filters import Symbols
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.kernels import int8
+from regard.kernels.dropout import drawing_from
 from regard.layers import Edit, Mask, Tap, knock_out, replace
 from regard.layers.attention import attend_unfused
-from regard.layers.kernels import int8
-from regard.layers.kernels.dropout import drawing_from
 from regard.layers.masks import hardmax
 from regard.layers.tap.without import without
 from regard.models import Seq2SeqConfig, build
-from regard.models.sketch import sketch
+from regard.models.meta_model import sketch
+from regard.models.quantise import quantise
 
 VOCAB, DIM = 11, 8
 SOURCE, TARGET = (4, 2, 6, 1), (5, 3, 1, 6)
@@ -434,7 +435,7 @@ def test_site_names_stay():
 @pytest.mark.parametrize("attention", ["additive", "none"])
 def test_a_twin_in_8_bits_is_near(attention, pair):
     model = build(Seq2SeqConfig(dim=32, attention=attention), VOCAB, VOCAB).eval()
-    exact, near = model(*pair), int8.quantise(model)(*pair)
+    exact, near = model(*pair), quantise(model)(*pair)
     assert not torch.equal(near, exact)
     assert (near - exact).norm() < 0.1 * exact.norm()
 

@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.data.input import Ragged
 from regard.decode.config import DecodeConfig
 from regard.decode.engine import decode
 from regard.decode.filters import Symbols
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
 from regard.layers import Edit, Tap
 from regard.models import RNNConfig, build
 

@@ -15,7 +15,7 @@ from regard.data.text.windows import batch_of
 from regard.errors import InputError
 from regard.tasks import Answer
 from regard.tasks.answer import LONGEST_ANSWER, _whole_words
-from regard.tasks.labelled import ReadingOptions
+from regard.tasks.labelled_task import ReadingOptions
 from tests import tiny_bert
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -99,8 +99,11 @@ def test_the_loss_is_theirs_summed_over_places(theirs_and_ours):
 def test_the_best_answers_are_those_of_an_exhaustive_search(theirs_and_ours, unanswerable):
     _, p = theirs_and_ours
     task = task_of(p, overlap=2 * LONGEST_ANSWER, longest=120)
-    [found] = task.answer(p.model, ["where ?"], CONTEXT, 5, unanswerable=unanswerable)
-    parts, spans = task._parts(Question("where ?", CONTEXT, ()), 48)
+    [found] = task.answer(
+        p.model, task.read(p.model, ["where ?"]), CONTEXT, 5, unanswerable=unanswerable
+    )
+    question = task.tokenizer.encode("where ?")
+    parts, spans = task._parts(question, Question("where ?", CONTEXT, ()), 48)
     logits = task._logits(p.model, [part.row for part in parts])
     scores = {("", 0, 0): min(float(each[0].sum()) for each in logits)} if unanswerable else {}
     every, words = [*scores.values()], [each.span() for each in re.finditer(r"[^\W_]+", CONTEXT)]
@@ -126,7 +129,8 @@ def test_the_best_answers_are_those_of_an_exhaustive_search(theirs_and_ours, una
 def test_questions_together_are_answered_as_alone(theirs_and_ours):
     _, p = theirs_and_ours
     asked = [("where ?", CONTEXT), ("so ?", LONG), ("who ?", "Anna")]
-    together = p.task.answer(p.model, *map(list, zip(*asked, strict=True)))
+    questions, contexts = map(list, zip(*asked, strict=True))
+    together = p.task.answer(p.model, p.task.read(p.model, questions), contexts)
     for (question, context), [found] in zip(asked, together, strict=True):
         [alone] = p.answer(question, context)
         assert (alone.text, alone.start) == (found.text, found.start)

@@ -13,7 +13,7 @@ from regard.data.text.annotations import LabelledText
 from regard.data.text.windows import batch_of
 from regard.errors import InputError
 from regard.tasks import Classify
-from regard.tasks.labelled import ReadingOptions
+from regard.tasks.labelled_task import ReadingOptions
 from tests import tiny_bert
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

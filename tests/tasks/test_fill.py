@@ -9,18 +9,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from regard.checkpoint import run as checkpoint
 from regard.data.batch import Cursor
 from regard.data.text.corpus import Corpus
 from regard.data.text.corruption import CorruptedCorpus
 from regard.data.text.packing import Packed
 from regard.errors import InputError
+from regard.inputs.text.config import TokensConfig
+from regard.inputs.text.learn import TaskSymbols, learn_plain
 from regard.models import BertConfig
 from regard.models.encoder import Encoder
-from regard.runs.train import train
+from regard.recipes.recipe import load
+from regard.runs.train import flatten, train
 from regard.tasks.fill import Fill, corruption, max_text_tokens, symbols_of
-from regard.tokens.config import TokensConfig
-from regard.tokens.learn import TaskSymbols, learn_plain
-from regard.train.checkpoint import run as checkpoint
 
 TEXTS = [f"the {a} eats {b} . then it sleeps at {c} !" for a, b, c in [
     ("cat", "fish", "home"), ("cow", "grass", "night"), ("dog", "bones", "noon")]] * 4  # fmt: skip
@@ -179,3 +180,20 @@ def test_pairs_of_texts_need_documents_apart(tmp_path, monkeypatch):
     data["data"]["rows"] = "stream"
     with pytest.raises(InputError, match=r"data\.rows: stream"):
         small(data, None, 1)
+
+
+def test_only_the_training_text_is_masked_at_the_rate_of_the_recipe(tmp_path, monkeypatch):
+    sections = own_text(tmp_path, monkeypatch)
+    rates = {}
+    for masked in (0.15, 0.6):
+        sections["data"]["masked"] = masked
+        recipe = load("tiny/fill", flatten(sections))
+        prepared = Fill.prepare(recipe, None)
+        batches = {"train": next(prepared.task.batches(Cursor()))[0]}
+        batches["valid"] = next(iter(prepared.task.valid.evaluation()))
+        rates[masked] = {
+            split: batch.target_positions.numel() / sum(batch.source.lengths)
+            for split, batch in batches.items()
+        }
+    assert rates[0.6]["train"] > 2 * rates[0.15]["train"]
+    assert rates[0.6]["valid"] == rates[0.15]["valid"]

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
 
-from regard.data.input import Ragged
 from regard.data.text.documents import DocumentPiece
-from regard.data.text.ngrams import Ngrams, words_in
 from regard.decode import DecodeConfig
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.inputs.text import Processor, TokensConfig, learn_plain
+from regard.inputs.text.ngrams import Ngrams, words_in
 from regard.models import GPTConfig, build
 from regard.recipes import recipe as recipes
 from regard.tasks import Generate, generate
 from regard.tasks.generate import word_accuracy
-from regard.tokens import Processor, TokensConfig, learn_plain
 
 TEXTS = ["ab ba aab b a.", "ba ab, a b aa"] * 3
 
@@ -34,6 +35,12 @@ def letters():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
     return Generate(vocabulary), model
+
+
+def next_words(task, model, text, count=3):
+    """What `suggest` gives for one text."""
+    [words] = task.suggest(model, task.read_beginnings(model, [text]), count)
+    return words
 
 
 def probability(task, model, text, word, after):
@@ -53,7 +60,7 @@ def test_suggested_words_are_the_likeliest_of_all_with_their_probabilities(lette
     every = ["".join(each) for n in range(1, 8) for each in product("ab", repeat=n)]
     expected = {word: probability(task, model, "ab ba", word, ends) for word in every}
     best = sorted(expected, key=lambda word: -expected[word])[:3]
-    found = task.next_words(model, "ab ba", 3)
+    found = next_words(task, model, "ab ba", 3)
     assert [each.word for each in found] == best
     for each in found:
         assert each.probability == pytest.approx(expected[each.word], rel=1e-3)
@@ -61,12 +68,12 @@ def test_suggested_words_are_the_likeliest_of_all_with_their_probabilities(lette
 
 def test_a_space_at_the_end_of_the_text_changes_nothing(letters):
     task, model = letters
-    assert task.next_words(model, "ab ba ", 3) == task.next_words(model, "ab ba", 3)
+    assert next_words(task, model, "ab ba ", 3) == next_words(task, model, "ab ba", 3)
 
 
 def test_nothing_written_yet_has_a_first_word(letters):
     task, model = letters
-    assert len(task.next_words(model, "", 3)) == 3
+    assert len(next_words(task, model, "", 3)) == 3
 
 
 def test_a_long_prompt_keeps_its_end(letters):
@@ -80,7 +87,7 @@ def test_a_stream_is_what_is_predicted_piece_by_piece(letters):
     task, model = letters
     prompt = task.prompt("ab", 48)
     for config in (DecodeConfig(max_length=12), DecodeConfig(max_length=12, sample=True, seed=3)):
-        [[best]] = task.predict(model, [prompt], config)
+        [[best]] = task.outputs(model, [prompt], config)
         assert "".join(task.stream_ids(model, prompt, config)) == best.text
 
 
@@ -91,7 +98,7 @@ def test_a_stream_of_several_is_the_best_of_them(letters, config):
     task, model = letters
     for seed, text in enumerate(("ab", "ba aab", "")):
         prompt, chosen = task.prompt(text, 48), DecodeConfig(**config, max_length=12, seed=seed)
-        [[best, *_]] = task.predict(model, [prompt], chosen)
+        [[best, *_]] = task.outputs(model, [prompt], chosen)
         assert "".join(task.stream_ids(model, prompt, chosen)) == best.text
 
 
@@ -99,9 +106,9 @@ def test_prompts_beside_each_other_change_nothing(letters):
     task, model = letters
     prompts = [task.prompt(text, 48) for text in ("ab ba", "", "b aab a b")]
     config = DecodeConfig(max_length=8, beam=2)
-    together = task.predict(model, prompts, config)
+    together = task.outputs(model, prompts, config)
     for prompt, [best, *_] in zip(prompts, together, strict=True):
-        [[alone, *_]] = task.predict(model, [prompt], config)
+        [[alone, *_]] = task.outputs(model, [prompt], config)
         assert alone.text == best.text
 
 
@@ -109,7 +116,7 @@ def test_so_many_words_are_not_suggested(letters):
     task, model = letters
     for count in (0, -1, 1001, 60_000):
         with pytest.raises(InputError, match="expected 1 to 1000"):
-            task.next_words(model, "ab ba", count)
+            next_words(task, model, "ab ba", count)
 
 
 @pytest.mark.slow
@@ -125,17 +132,17 @@ def test_suggesting_ends_for_a_model_that_knows_no_end_of_words(letters, monkeyp
         return rows
 
     monkeypatch.setattr(generate, "_next", endless)
-    assert len(task.next_words(model, "ab", 5)) == 5
+    assert len(next_words(task, model, "ab", 5)) == 5
     assert sum(reads) <= generate.MAX_PARTIAL_WORDS
 
 
 def test_a_long_text_before_a_suggestion_is_cut_with_a_warning(letters, caplog):
     task, model = letters
-    task.next_words(model, "ab " * 11)  # there are 48 positions, 12 of them for a word
+    next_words(task, model, "ab " * 11)  # there are 48 positions, 12 of them for a word
     assert not caplog.messages
-    found = task.next_words(model, "ab " * 100)
+    found = next_words(task, model, "ab " * 100)
     assert caplog.messages == ["warning: only the last 35 tokens of the prompt are read"]
-    assert found == task.next_words(model, "b " + "ab " * 60)
+    assert found == next_words(task, model, "b " + "ab " * 60)
     caplog.clear()
     word_accuracy(task, model, ["ab " * 60], words=3)
     assert not caplog.messages
@@ -143,7 +150,7 @@ def test_a_long_text_before_a_suggestion_is_cut_with_a_warning(letters, caplog):
 
 def test_word_accuracy_counts_words_among_those_suggested(letters):
     task, model = letters
-    said = task.next_words(model, "ab ba", 3)
+    said = next_words(task, model, "ab ba", 3)
     right = word_accuracy(task, model, [f"ab ba {said[1].word}"], words=10)
     assert (right.words, right.right >= 50) == (2, True)
     wrong = word_accuracy(task, model, ["x zzzz"], words=10)
@@ -165,18 +172,18 @@ def test_a_model_of_few_positions_suggests_and_goes_on(letters, longest):
     torch.manual_seed(0)
     config = GPTConfig(layers=1, dim=16, heads=2, hidden=16, max_length=max(2, longest))
     model = build(config, task.tokenizer.vocab).eval()
-    found = task.next_words(model, "ab ba ab ba ab ba ab", 2)
+    found = next_words(task, model, "ab ba ab ba ab ba ab", 2)
     assert found or longest <= 2  # there is room for a space, not for a letter behind it
-    assert len(task.encode_prompt("ab ba " * 9, longest, DecodeConfig(max_length=4))) <= max(
-        1, longest
-    )
+    [prompt] = task.read(model, ["ab ba " * 9])
+    config = DecodeConfig(max_length=4)
+    assert len(task.fitted(prompt.values, longest, config)) <= max(1, longest)
 
 
 def known(task, texts, size):
     """The task with the n-grams of these texts as those of its training text."""
     pieces = [DocumentPiece(text, last=True) for text in texts]
     text = type("Text", (), {"pieces": lambda _, __: pieces})()
-    return Generate(replace(task.vocabulary, ngrams=Ngrams.of(text, size)))
+    return Generate(replace(task.vocabulary, ngrams=Ngrams.of(text.pieces(Counter()), size)))
 
 
 @pytest.mark.parametrize("how", [{}, {"sample": True}, {"beam": 3}])
@@ -186,7 +193,7 @@ def test_words_of_the_training_text_are_not_copied(letters, how):
     prompts = [task.prompt(text, 24) for text in ("ab.", "b,", "aa.", "a.")]
 
     def texts(task, config):
-        found = task.predict(model, prompts, config)
+        found = task.outputs(model, prompts, config)
         return [task.tokenizer.decode([*ids, *each[0].hypothesis.ids])
                 for ids, each in zip(prompts, found, strict=True)]  # fmt: skip
 
@@ -199,16 +206,16 @@ def test_words_of_the_training_text_are_not_copied(letters, how):
     assert copies(written)
     config = config.model_copy(update={"no_copy": 2})
     assert not copies(texts(task, config))
-    alone = [task.predict(model, [prompt], config)[0][0].text for prompt in prompts]
-    assert [each[0].text for each in task.predict(model, prompts, config)] == alone
+    alone = [task.outputs(model, [prompt], config)[0][0].text for prompt in prompts]
+    assert [each[0].text for each in task.outputs(model, prompts, config)] == alone
 
 
 def test_no_copy_needs_a_model_that_knows_its_training_text(letters):
     task, model = letters
     with pytest.raises(InputError, match="no_copy"):
-        task.predict(model, [[1]], DecodeConfig(no_copy=2, max_length=4))
+        task.outputs(model, [[1]], DecodeConfig(no_copy=2, max_length=4))
     with pytest.raises(InputError, match="expected 0 or 2"):
-        known(task, TEXTS, 2).predict(model, [[1]], DecodeConfig(no_copy=3, max_length=4))
+        known(task, TEXTS, 2).outputs(model, [[1]], DecodeConfig(no_copy=3, max_length=4))
 
 
 def test_what_must_not_be_copied_is_kept_with_the_tokenizer(letters):

@@ -12,11 +12,11 @@ from regard.data.images.augment import augmented
 from regard.errors import InputError
 from regard.models import build
 from regard.recipes.recipe import load
-from regard.tasks.pictures import ClassifyPictures
+from regard.tasks.classify_images import ClassifyImages
 
 
 def prepared(recipe, *overrides):
-    return ClassifyPictures.prepare(load(recipe, overrides)).task
+    return ClassifyImages.prepare(load(recipe, overrides)).task
 
 
 def test_digits_are_changed_as_ever():
@@ -56,7 +56,7 @@ RESNET = ["data.kind=scenes", "data.pairs=13", "data.held_out=2", "model.family=
 def resnet(side, images):
     """A task of a small network, with the model; an image has side / 8 places in the end."""
     words = [*RESNET, f"model.image=[{side},{side}]", f"train.batch_tokens={images * 64}"]
-    prepared = ClassifyPictures.prepare(load("own/images", words))
+    prepared = ClassifyImages.prepare(load("own/images", words))
     return prepared.task, build(prepared.model)
 
 

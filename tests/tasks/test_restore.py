@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import regard
+from regard.checkpoint import run as checkpoint
 from regard.cli.verbs import command_of
 from regard.data.batch import Cursor
-from regard.data.input import Ragged
 from regard.data.text.corpus import Corpus
 from regard.data.text.corruption import CorruptedCorpus
 from regard.data.text.packing import Packed
 from regard.decode.config import DecodeConfig
 from regard.decode.search import Hypothesis
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.inputs.text.config import TokensConfig
+from regard.inputs.text.learn import learn_plain, sentinels_of
 from regard.layers import Tap
 from regard.models import T5Config
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.evaluate import evaluate
 from regard.runs.train import train
-from regard.tasks.reader import READING
+from regard.tasks.encoder_task import READING
 from regard.tasks.restore import Restore
 from regard.tasks.translate import Output
 from regard.tasks.verbs import RESTORE
-from regard.tokens.config import TokensConfig
-from regard.tokens.learn import learn_plain, sentinels_of
-from regard.train.checkpoint import run as checkpoint
 from tests import tiny_t5
 
 TEXTS = [f"the {a} eats {b} . then it sleeps at {c} !" for a, b, c in [
@@ -48,6 +49,12 @@ def task():
     packed = Packed(corpus, length=bare.max_text_tokens(16), batch_tokens=60)
     rows = CorruptedCorpus(packed, bare.corruption(1))
     return Restore(vocabulary, rows, rows)
+
+
+def ids_of(task, text):
+    """The ids that a model of 100 positions reads."""
+    model = SimpleNamespace(config=SimpleNamespace(max_length=100))
+    return task.read(model, [text])[0].values
 
 
 def said(task, text):
@@ -82,17 +89,16 @@ def test_loss_of_parts_adds_up_and_evaluation_is_fixed(task):
 
 def test_what_was_said_goes_into_its_holes(task):
     text = "the ___ eats ___ ."
-    found = task.restored(text, said(task, "<extra_id_0> cow <extra_id_1> grass"), 100)
+    ids = ids_of(task, text)
+    found = task.restored(ids, said(task, "<extra_id_0> cow <extra_id_1> grass"))
     assert found.spans == ("cow", "grass")
     assert found.text == task.tokenizer.decode(task.tokenizer.encode("the cow eats grass ."))
-    same = task.source_ids("the <extra_id_0> eats <extra_id_1> .", 100)
-    assert task.source_ids(text, 100) == same
+    assert ids == ids_of(task, "the <extra_id_0> eats <extra_id_1> .")
 
 
 def test_a_hole_nothing_was_said_for_stays_empty_and_the_first_of_two_answers_counts(task):
-    found = task.restored(
-        "the ___ eats ___ .", said(task, "<extra_id_1> fish <extra_id_1> grass"), 100
-    )
+    ids = ids_of(task, "the ___ eats ___ .")
+    found = task.restored(ids, said(task, "<extra_id_1> fish <extra_id_1> grass"))
     assert found.spans == ("", "fish")
 
 
@@ -155,7 +161,7 @@ def is_looked_into(pipeline):
     ids = pipeline.task.target_ids(target, 24)
     tap = Tap("decoder.0.cross.weights")
     with torch.no_grad():
-        source = Ragged.of([pipeline.task.source_ids(text, 24)])
+        source = Ragged.of([pipeline.task.read(pipeline.model, [text])[0].values])
         pipeline.model(source, Ragged.of([[pipeline.vocabulary.target.begin, *ids]]), tap)
     expected = tap.records["decoder.0.cross.weights"][0].double().numpy()
     assert cross.weights == pytest.approx(expected, abs=1e-5)
@@ -197,7 +203,7 @@ def test_resuming_is_exact_and_the_trained_model_generates(tmp_path, monkeypatch
     assert len(several) == 2
     assert len(pipeline.restore("the ___ sleeps", max_length=4).spans) == 1
     ask = command_of(RESTORE)
-    ask(place=str(tmp_path / "run"), texts=["the ___ sleeps"], source=None, as_json=True,
+    ask(model=str(tmp_path / "run"), texts=["the ___ sleeps"], source=None, as_json=True,
         threads=1, precision="fp32")  # fmt: skip
     assert json.loads(capsys.readouterr().out).keys() == {"text", "restored", "spans"}
     is_looked_into(pipeline)

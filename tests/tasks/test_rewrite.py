@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 
+from regard.checkpoint import run as checkpoint
 from regard.data.batch import Cursor
 from regard.errors import InputError
 from regard.recipes import recipe as recipes
@@ -14,7 +15,6 @@ from regard.runs.evaluate import evaluate
 from regard.runs.train import train
 from regard.tasks.measures.report import Selection
 from regard.tasks.rewrite import Rewrite
-from regard.train.checkpoint import run as checkpoint
 
 RECIPE = """\
 version: 1

@@ -14,10 +14,10 @@ import regard
 from regard.data.text.annotations import TaggedWords
 from regard.data.text.windows import batch_of, windows
 from regard.errors import InputError
+from regard.inputs.text import Roles, Tokenizer, Vocabulary
 from regard.tasks import Tag
-from regard.tasks.labelled import ReadingOptions
+from regard.tasks.labelled_task import ReadingOptions
 from regard.tasks.tag import NO_TAG, joined, words_in
-from regard.tokens import Roles, Tokenizer, Vocabulary
 from tests import tiny_bert
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -93,7 +93,7 @@ def test_the_loss_is_theirs_summed_over_words(pipeline):
 
 def test_a_batch_gives_what_each_sentence_gives_alone(pipeline):
     texts = ["the cat sat", "Zoë lives in Paris .", "so", ""]
-    together = pipeline.task.tag(pipeline.model, texts)
+    together = pipeline.task.tag(pipeline.model, pipeline.task.read(pipeline.model, texts))
     assert together[-1] == []
     for text, found in zip(texts[:-1], together[:-1], strict=True):
         alone = pipeline.tag(text)

@@ -9,15 +9,15 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.batch import Batch
-from regard.data.images.reader import ImageReader
-from regard.data.input import Dense, Ragged
 from regard.errors import InputError
+from regard.inputs.arrays import Dense, Ragged
+from regard.inputs.images.reader import ImageReader
+from regard.inputs.text import Processor
 from regard.models import CNNConfig, ViTConfig, build
 from regard.runs.load import load
 from regard.runs.train import train
-from regard.tasks.pictures import ClassifyPictures, PictureOptions
+from regard.tasks.classify_images import ClassifyImages, PictureOptions
 from regard.tasks.teacher import Teacher
-from regard.tokens import Processor
 from tests.commands import is_refused
 
 CLASSES = ("a", "b", "c")
@@ -50,9 +50,7 @@ def test_a_teacher_of_another_size_reads_the_same_pixels_with_its_classes_in_our
 def test_the_loss_is_the_papers(distillation):
     how = {"distillation": distillation, "weight": 0.3, "temperature": 2.0}
     model, taught = build(ViTConfig(**DEIT)), teacher(**how)
-    task = ClassifyPictures(
-        Processor(READER), options=PictureOptions(classes=CLASSES, smoothing=0.1)
-    )
+    task = ClassifyImages(Processor(READER), options=PictureOptions(classes=CLASSES, smoothing=0.1))
     task.learn_from(taught)
     source, ids = Dense(torch.randn(5, 1, 8, 8)), torch.tensor([0, 1, 2, 0, 1])
     batch = Batch(source, Ragged(ids, (1,) * 5), tuple(range(5)))

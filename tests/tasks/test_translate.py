@@ -13,9 +13,9 @@ from regard.data.batch import Cursor
 from regard.data.text.pairs import Pair
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
+from regard.inputs.text import TokensConfig, learn
 from regard.models import TransformerConfig, build
 from regard.tasks import Translate, translate
-from regard.tokens import TokensConfig, learn
 
 PAIRS = tuple(Pair(" ".join("abcd"[: i % 4 + 1]), " ".join("dcba"[: i % 3 + 1])) for i in range(12))
 VOCABULARY = learn(PAIRS, TokensConfig(kind="words", vocab=20))
@@ -83,37 +83,42 @@ def test_batches_go_on_from_any_cursor(task: Translate) -> None:
 def test_predictions_come_in_the_order_of_the_sources(task: Translate, model) -> None:
     texts = ["a b c d", "a", "a b", "a b c d", "a"]
     config = DecodeConfig(beam=2, max_length=4)
-    together = [best.text for best, *_ in task.predict(model, texts, config)]
-    assert together == [task.predict(model, [text], config)[0][0].text for text in texts]
+    together = [best.text for best, *_ in task.predict(model, task.read(model, texts), config)]
+    assert together == [
+        task.predict(model, task.read(model, [text]), config)[0][0].text for text in texts
+    ]
 
 
 def test_predictions_have_no_unknown_word(task: Translate, model) -> None:
     config = DecodeConfig(sample=True, n_best=20, max_length=6, temperature=3.0)
-    [outputs] = task.predict(model, ["a b"], config)
+    [outputs] = task.predict(model, task.read(model, ["a b"]), config)
     banned = {VOCABULARY.target.pad, VOCABULARY.target.begin, VOCABULARY.target.unknown}
     assert all(banned.isdisjoint(output.hypothesis.ids) for output in outputs)
 
 
 def test_a_sentence_as_long_as_the_model_reads_is_translated(task: Translate, model) -> None:
     longest = " ".join("abcd"[i % 4] for i in range(20))
-    [[best, *_]] = task.predict(model, [longest], DecodeConfig(beam=2))
+    [[best, *_]] = task.predict(model, task.read(model, [longest]), DecodeConfig(beam=2))
     assert len(best.hypothesis.ids) <= 20
 
 
 @pytest.mark.parametrize(("text", "message"), [("", "got nothing"), ("a " * 21, "21 tokens")])
 def test_what_cannot_be_read_is_refused(task: Translate, model, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        task.predict(model, [text], DecodeConfig())
+        task.read(model, [text])
 
 
 def test_a_translation_may_become_twice_as_long_and_ten_more(task: Translate, model) -> None:
     source, end = PAIRS[0].source, VOCABULARY.target.end
     endless = DecodeConfig(banned=(end,))
-    count = min(2 * len(task.source_ids(source, 20)) + 10, 20)
-    [[best]] = task.predict(model, [source], endless)
+    [read] = task.read(model, [source])
+    count = min(2 * len(read.values) + 10, 20)
+    [[best]] = task.predict(model, task.read(model, [source]), endless)
     assert len(best.hypothesis.ids) == count
-    assert "".join(task.stream(model, source, endless)) == best.text
-    [[best]] = task.predict(model, [source], endless.model_copy(update={"max_length": 4}))
+    assert "".join(task.stream(model, read, endless)) == best.text
+    [[best]] = task.predict(
+        model, task.read(model, [source]), endless.model_copy(update={"max_length": 4})
+    )
     assert len(best.hypothesis.ids) == 4
 
 

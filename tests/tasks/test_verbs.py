@@ -13,9 +13,9 @@ from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.pipeline import Pipeline
 from regard.runs.load import load
-from regard.tasks import entries
-from regard.tasks.entries import TASKS, every_verb
+from regard.tasks import specs
 from regard.tasks.options import Options
+from regard.tasks.specs import TASKS, every_verb
 from regard.tasks.translate import Translate
 from regard.tasks.verbs import TRANSLATE, Verb
 from tests.commands import is_refused
@@ -24,7 +24,7 @@ from tests.commands import is_refused
 @pytest.mark.parametrize("name", TASKS)
 def test_a_verb_is_a_method_of_its_task_that_takes_its_options(name):
     for verb in TASKS[name].verbs:
-        taken = inspect.signature(getattr(TASKS[name].task_class, verb.name)).parameters
+        taken = inspect.signature(getattr(TASKS[name].first_class, verb.name)).parameters
         own = set(verb.options.model_fields) - {"knock_out"}
         free = any(each.kind is each.VAR_KEYWORD for each in taken.values())
         assert free or own <= set(taken)
@@ -79,19 +79,18 @@ class Shout(Verb):
 class Shouting(Translate):
     """A task with a verb of its own."""
 
-    def shout(self, model, texts, marks=1):
+    def shout(self, model, encoded, marks=1):
         del model
-        if any("quiet" in text for text in texts):
+        if any("quiet" in text.item for text in encoded):
             raise InputError("shout", got="quiet", expected="noise")
-        return [text.upper() + "!" * marks for text in texts]
+        return [text.item.upper() + "!" * marks for text in encoded]
 
 
 @pytest.fixture
 def shouting(monkeypatch):
-    entry = entries.Entry(
-        "tests.tasks.test_verbs.Shouting", ("encoder_decoder",), "transformer", (TRANSLATE, Shout())
-    )
-    monkeypatch.setitem(TASKS, "translate", entry)
+    homes = {"text": "tests.tasks.test_verbs.Shouting"}
+    spec = specs.TaskSpec(homes, ("encoder_decoder",), "transformer", (TRANSLATE, Shout()))
+    monkeypatch.setitem(TASKS, "translate", spec)
 
 
 @pytest.mark.usefixtures("shouting")

@@ -9,16 +9,16 @@ import torch
 import torch.nn.functional as F
 
 from regard.cli import commands
-from regard.data.input import Ragged
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.inputs.text import TokensConfig, Vocabulary, learn, learn_plain
 from regard.layers import Tap
 from regard.models import BertConfig, Decoder, Encoder, EncoderDecoder, GPTConfig, TransformerConfig
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
 from regard.tasks import Fill, Generate
 from regard.tasks.words import compare
-from regard.tokens import TokensConfig, Vocabulary, learn, learn_plain
 
 TEXTS = ["I saw the model walk", "The model was trained on text", "models walk, models talk"] * 9
 SIZES = {"dim": 16, "heads": 2, "hidden": 16, "max_length": 32}

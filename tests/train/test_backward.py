@@ -11,8 +11,8 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from regard.data.input import Ragged
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
 from regard.models import BertConfig, build
 from regard.runtime.ranks import Ranks
 from regard.train.optim import optimizer

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from regard.checkpoint import run as checkpoint
 from regard.errors import Interrupted
 from regard.train import trainer
-from regard.train.checkpoint import run as checkpoint
 from regard.train.config import TrainConfig
 from regard.train.moving_average import MovingAverage
 from regard.train.trainer import Trainer

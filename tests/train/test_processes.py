@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard.checkpoint import run as checkpoint
+from regard.checkpoint.folder import verify
 from regard.errors import FoundProblems, InputError
 from regard.runs.train import flatten, train
 from regard.runtime import ranks
 from regard.train import step
-from regard.train.checkpoint import run as checkpoint
-from regard.train.checkpoint.folder import verify
 from regard.train.log import read_metrics
 
 pytestmark = [

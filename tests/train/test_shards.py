@@ -7,10 +7,10 @@ import torch
 
 from regard.data.text.encoded import make_batch
 from regard.data.text.pairs import Pair
-from regard.layers.kernels.dropout import drawing_from, drop
+from regard.inputs.text import TokensConfig, learn
+from regard.kernels.dropout import drawing_from, drop
 from regard.models import TransformerConfig, build
 from regard.tasks.translate import Translate
-from regard.tokens import TokensConfig, learn
 from regard.train.step import Shards, parts_for
 
 

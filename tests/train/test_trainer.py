@@ -16,6 +16,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.checkpoint import run as checkpoint
+from regard.checkpoint.run import Snapshot
 from regard.data.batch import Cursor
 from regard.errors import FoundProblems, InputError, Interrupted, WriteError
 from regard.runtime.ranks import Ranks
@@ -23,8 +25,6 @@ from regard.tasks.classify import Classify
 from regard.tasks.tag import Tag
 from regard.train import step as shards
 from regard.train import trainer
-from regard.train.checkpoint import run as checkpoint
-from regard.train.checkpoint.run import Snapshot
 from regard.train.config import TrainConfig
 from regard.train.log import read_metrics
 from regard.train.trainer import Job, Trainer, TrainingState

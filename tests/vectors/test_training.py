@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from regard.checkpoint import run as checkpoint
 from regard.data.text.documents import TextFiles
 from regard.errors import InputError, Interrupted
 from regard.recipes import recipe as recipes
 from regard.runs import train as training
-from regard.train.checkpoint import run as checkpoint
 from regard.vectors import training as loop
 from regard.vectors.recipe import FORM, WordsConfig
 from regard.vectors.store import vectors

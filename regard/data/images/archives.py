@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from regard.data.images.opening import MOST_BYTES
 from regard.errors import InputError
+from regard.inputs.images.opening import MOST_BYTES
 from regard.runtime.files import open_regular
 from regard.runtime.npz import LARGE, MOST_PACKED
 

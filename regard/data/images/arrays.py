@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.images.opening import CHANNELS
 from regard.errors import InputError
+from regard.inputs.images.opening import CHANNELS
 from regard.runtime.device import check_memory
 from regard.runtime.files import open_regular
 from regard.runtime.npz import LARGE, MOST_ARRAY, MOST_PACKED, open_npz

@@ -13,8 +13,8 @@ import numpy as np
 from regard.data.config import ALL_FOUND, Columns
 from regard.data.images.decoding import AT_ONCE, in_parts, in_threads, reason
 from regard.data.images.listing import Entry, find_images
-from regard.data.images.opening import content_of, header_of, opened
 from regard.errors import InputError
+from regard.inputs.images.opening import content_of, header_of, opened
 
 ENOUGH = (256, 256)
 """Large JPEGs are compared at a part of their size, but no less than this."""

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from regard.data.images.arrays import Source
 from regard.data.images.listing import Entry
-from regard.data.images.opening import content_of
 from regard.data.images.pictures import pixel_digest
 from regard.errors import InputError
+from regard.inputs.images.opening import content_of
 from regard.runtime.device import memory
 
 AT_ONCE = 32

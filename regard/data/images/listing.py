@@ -18,15 +18,13 @@ from regard.data.config import ALL_FOUND, Columns
 from regard.data.images import arrays
 from regard.data.images.archives import ARCHIVES, members
 from regard.data.images.arrays import Source
-from regard.data.images.opening import MOST_BYTES
 from regard.data.text import arrow, records, tables
 from regard.data.text.arrow import SPLITS
 from regard.data.text.records import Problem
 from regard.data.text.roles import IMAGES
 from regard.errors import InputError, escaped
+from regard.inputs.images.opening import MOST_BYTES, SUFFIXES
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm",
-            ".pgm", ".pbm", ".pnm")  # fmt: skip
 LISTS = ("captions.jsonl", "labels.csv", "labels.jsonl", "metadata.csv", "metadata.jsonl")
 """Files that list the images of a folder without folders of classes."""
 MOST_MEMBERS = 2**31

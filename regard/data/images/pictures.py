@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.bloom import Keys, keys_of
+from regard.inputs.text.bloom import Keys, keys_of
 
 if TYPE_CHECKING:
-    from regard.data.images.scenes import Scene
+    from regard.data.synthetic.scenes import Scene
 
 AT_ONCE = 256
 """Images that are read together."""

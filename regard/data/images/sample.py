@@ -12,10 +12,10 @@ import numpy as np
 from PIL import Image
 
 from regard.data.config import ScenesData
-from regard.data.images.reader import ImageReader
-from regard.data.images.scenes import PARTS, scenes_of
 from regard.data.images.sources import load_pictures
+from regard.data.synthetic.scenes import PARTS, scenes_of
 from regard.errors import InputError
+from regard.inputs.images.reader import ImageReader
 from regard.runtime.files import reporting
 
 CAPTIONS = "captions.jsonl"

@@ -22,13 +22,13 @@ from regard.data.config import (
     OnBad,
     ScenesData,
 )
-from regard.data.images import digits
 from regard.data.images.decoding import Decoded, decode
 from regard.data.images.listing import Entry, Listing, find_images
 from regard.data.images.pictures import Pictures, PictureSplits
-from regard.data.images.reader import ImageReader
+from regard.data.synthetic import digits
 from regard.data.text.splits import choose_groups
 from regard.errors import InputError
+from regard.inputs.images.reader import ImageReader
 from regard.runtime.progress import Progress
 
 SHOWN = 3
@@ -49,7 +49,7 @@ def load_pictures(data: Any, reader: ImageReader) -> PictureSplits:
     if isinstance(data, DigitsData):
         return digits.splits(data)
     if isinstance(data, ScenesData):
-        from regard.data.images.scenes import scene_splits
+        from regard.data.synthetic.scenes import scene_splits
 
         return scene_splits(data, reader)
     if isinstance(data, ImagesData):

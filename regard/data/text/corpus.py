@@ -39,7 +39,7 @@ Progress = Callable[[int], None]
 
 
 class Encoder(Protocol):
-    """The part of a tokenizer that a corpus uses; `regard.tokens.Tokenizer` implements it."""
+    """The part of a tokenizer that a corpus uses; `regard.inputs.text.Tokenizer` implements it."""
 
     @property
     def vocab(self) -> int:

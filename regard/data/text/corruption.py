@@ -22,11 +22,11 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.batch import Batch
-from regard.data.input import Ragged
 from regard.data.order import generator
 from regard.data.text.corpus import Corpus
 from regard.data.text.packing import BatchedCorpus
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
 
 Ids = NDArray[np.int64]
 Corrupt = Callable[[Batch[Ragged], int], Batch[Ragged]]

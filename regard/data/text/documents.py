@@ -260,8 +260,8 @@ def cut(text: str, longest: int) -> Iterator[str]:
     """Cut a text into parts of at most `longest` characters without changing its tokens.
 
     The cuts are before a space that follows a character other than white space; this holds for all
-    kinds of vocabulary in `regard.tokens.kinds`. A text without such a place is cut before other
-    white space, or anywhere.
+    kinds of vocabulary in `regard.inputs.text.kinds`. A text without such a space is cut before
+    other white space, or anywhere.
 
     Example:
         >>> list(cut("to be or not", 7))

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.batch import Batch
-from regard.data.input import Ragged
 from regard.data.text.id_rows import IdRows, Lists
 from regard.data.text.ranges import as_tensor
+from regard.inputs.arrays import Ragged
 
 
 class EncodedPairs:

@@ -19,11 +19,11 @@ from typing import Protocol, Self
 import numpy as np
 
 from regard.data.batch import Batch, Cursor, epochs
-from regard.data.input import Ragged
 from regard.data.order import POOL_BATCHES, evaluation_batches, generator, shuffled
 from regard.data.text.corpus import Corpus
 from regard.data.text.ranges import Ranges, as_tensor
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
 
 
 class BatchedCorpus(Protocol):

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.bloom import Keys
 from regard.data.order import mixed
 from regard.data.seen import Seen
 from regard.data.text.corpus import Corpus
 from regard.data.text.ranges import Ranges
+from regard.inputs.text.bloom import Keys
 
 PASSAGE = 128
 """The bytes of a passage: some 25 words, so that common phrases are none."""

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.batch import Batch
-from regard.data.input import Ragged
 from regard.data.order import generator
 from regard.data.text.corruption import Ids, texts
 from regard.data.text.encoded import make_batch
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
 
 
 def span_mask(

@@ -14,9 +14,9 @@ from typing import Any, overload
 from numpy.typing import NDArray
 
 from regard.data.batch import Batch, Cursor, epochs
-from regard.data.input import Ragged
 from regard.data.order import evaluation_batches, training_batches
 from regard.data.text.id_rows import IdRows
+from regard.inputs.arrays import Ragged
 
 OnShare = Callable[[float], None]
 """Called with the share of the work that is done, from 0 to 1."""

@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.input import Ragged
 from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.kernels.dropout import Dropout
 from regard.layers.context import Context
 from regard.layers.fronts.front import Front
-from regard.layers.kernels.dropout import Dropout
 from regard.layers.layout import Layout
 from regard.layers.positions import Positions
 

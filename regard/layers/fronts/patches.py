@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.input import Dense
 from regard.errors import InputError
+from regard.inputs.arrays import Dense
+from regard.kernels.dropout import Dropout
+from regard.kernels.linear import Linear
 from regard.layers.context import Context
 from regard.layers.convolution_2d import Convolution2d
 from regard.layers.fronts.front import Front
-from regard.layers.kernels.dropout import Dropout
-from regard.layers.kernels.linear import Linear
 from regard.layers.layout import Layout
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from regard.data.input import Dense
 from regard.errors import InputError
+from regard.inputs.arrays import Dense
 from regard.layers.context import Context
 from regard.layers.fronts.front import Front
 from regard.layers.layout import Layout

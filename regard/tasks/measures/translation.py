@@ -173,7 +173,7 @@ class TranslationReport(Report):
 
 def pronouns(pairs: Sequence[Pair], hypotheses: Sequence[str]) -> float | None:
     """Percentage of pairs tagged `pronoun` with the right pronoun; None without such pairs."""
-    from regard.data.grammar import corpus as grammar
+    from regard.data.synthetic.grammar import corpus as grammar
 
     right = [
         grammar.pronoun_is_right(pair, hypothesis)

@@ -7,27 +7,29 @@ unknown characters are lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from regard.errors import FoundProblems, InputError
-from regard.tokens import Tokenizer
+from regard.inputs.text import Tokenizer
 
 MAX_UNKNOWN_SHARE = 0.5
 """The share of unknown words above which scores are meaningless."""
 EXAMPLES_SHOWN = 3
 
 
-def check_known(tokenizer: Tokenizer, text: str, *, allow_unknown: bool) -> None:
-    """Checks that a word vocabulary has all words of a text, unless unknown words are allowed.
+def check_known(tokenizer: Tokenizer, words: Sequence[str], *, allow_unknown: bool) -> None:
+    """Checks that a text has no words which a word vocabulary lacks, unless they are allowed.
+
+    Args:
+        tokenizer: The tokenizer of the text.
+        words: The unknown words of the text.
+        allow_unknown: Whether they are allowed.
 
     Raises:
         InputError: The text has unknown words, which the message names.
     """
-    if allow_unknown or not tokenizer.is_word_level:
-        return
-    words = tokenizer.unknown_words(text)
-    if words:
+    if words and tokenizer.is_word_level and not allow_unknown:
         raise InputError(
             f"the model does not know: {', '.join(words)}",
             fix="use other words, or --allow-unknown (in Python allow_unknown=True) to allow them",

@@ -1,0 +1,628 @@
+"""The checkpoints of a run: saves them, removes old ones, finds the best or the newest sound one.
+
+In: a `Snapshot` of a training run. Out: `RUN/checkpoints/00001000/` (one folder, see `folder.py`),
+and the snapshot read back. Earlier checkpoints stay intact whatever happens while a new one is
+written. "Sound" means that all files match the checksums of the manifest; a damaged checkpoint is
+skipped with a message.
+
+Each checkpoint's `training.json` records which checkpoint is the best so far, so the newest one
+has the present record, and one rename puts a checkpoint and its record in place together.
+`RUN/best.json` is a copy for people and other programs; Regard does not read it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from regard.checkpoint.folder import (
+    CHECKPOINTS,
+    CONFIG,
+    LARGEST,
+    MANIFEST,
+    RECIPE,
+    TRAINING,
+    Damaged,
+    Manifest,
+    Misnamed,
+    Snapshot,
+    folder_name,
+    is_sound,
+    parse_json,
+    read,
+    read_manifest,
+    read_tokenizer,
+    to_json_bytes,
+    verify,
+    verify_file,
+    write_checkpoint,
+)
+from regard.checkpoint.folder import write_folder as write_folder
+from regard.config import checked
+from regard.errors import InputError
+from regard.runtime.files import (
+    beside,
+    not_written,
+    open_own,
+    read_regular,
+    refuse_link,
+    remove,
+    reporting,
+    sync,
+    write_file,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_TRIES = 20
+"""Most attempts to read a run whose checkpoints change while they are read."""
+
+_UNFINISHED = re.compile(r"\..+\.(tmp|old)-\d+")
+
+Result = TypeVar("Result")
+Attempt = Callable[[Path, Manifest | None], Result]
+"""Reads or verifies a checkpoint; gets its folder and its manifest, if that was read already."""
+Known = Manifest | Damaged | None
+"""What reading a checkpoint's manifest gave; None if it was not read yet."""
+
+_logger = logging.getLogger(__name__)
+
+
+Loss = Annotated[float, Field(ge=-1e45, le=1e45)]
+"""A sum of finite 32-bit losses; rounding can make it slightly negative."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The step with the lowest validation loss so far."""
+
+    step: Annotated[int, Field(ge=1, le=2**53)]
+    loss: Loss
+
+    @property
+    def checkpoint(self) -> str:
+        """The name of its folder under `RUN/checkpoints`."""
+        return folder_name(self.step)
+
+
+_BEST: TypeAdapter[Best | None] = TypeAdapter(Best | None, config=ConfigDict(extra="forbid"))
+
+
+@dataclass(frozen=True)
+class AveragedSteps:
+    """Which checkpoints are averaged: the last `count` whose step is a multiple of `every`.
+
+    A run also has checkpoints at other steps, from signals and from evaluations with a better
+    loss. They are not averaged, so that a resumed run averages the same as an uninterrupted one.
+    """
+
+    count: int
+    every: int
+
+    def holds(self, folder: Path) -> bool:
+        """Whether the step of a checkpoint folder is a multiple of `every`."""
+        return int(folder.name) % self.every == 0
+
+
+def save(
+    run: Path,
+    snapshot: Snapshot,
+    keep: int,
+    best: Best | None,
+    averaged_steps: AveragedSteps | None = None,
+) -> Path:
+    """Write the checkpoint of one step and remove old checkpoints that are no longer needed.
+
+    A sound checkpoint of the same step is left unchanged, a damaged one is replaced.
+
+    Args:
+        run: The folder of the run.
+        snapshot: What to write.
+        keep: Number of last sound checkpoints to keep.
+        best: The best checkpoint so far, as the snapshot records it; it is kept, and `best.json`
+            names it.
+        averaged_steps: The checkpoints to be averaged, which are kept, too.
+
+    Returns:
+        The folder of the checkpoint.
+    """
+    folder = run / CHECKPOINTS / folder_name(snapshot.step)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        sync(run)
+        if folder.exists() and not is_sound(folder):
+            _discard(folder)
+        if not folder.exists():
+            write_checkpoint(folder, snapshot)
+        _write_best(run, best)
+        # Last: the old best must stay until a checkpoint that records the new best is in place.
+        _prune(run, folder, keep, best, averaged_steps)
+    except OSError as error:
+        whole = next((one.name for one in _checkpoints(run) if is_sound(one)), None)
+        state = f"checkpoint {whole} is whole" if whole else "there is no earlier checkpoint"
+        raise not_written(
+            f"checkpoint {folder}", error, f"{state}; fix the cause, then continue with --resume"
+        ) from error
+    return folder
+
+
+def latest(run: Path) -> tuple[Path, Snapshot, list[str]] | None:
+    """Find and read the newest sound checkpoint of a run, training state included.
+
+    Returns:
+        Its folder, its contents, and one message for each newer checkpoint that is damaged. None if
+        the run has no checkpoint yet.
+
+    Raises:
+        InputError: All checkpoints are damaged, or one has the folder name of another step.
+    """
+    folders, manifests = _checkpoints(run), dict[Path, Manifest]()
+    # All manifests are read: older checkpoints may be removed or averaged by the step in their
+    # folder's name, so a wrong name is refused here.
+    for folder in folders:
+        with suppress(Damaged):
+            manifests[folder] = _manifest_in_run(folder)
+    if not folders:
+        return None
+    with_manifests = ((folder, manifests.get(folder)) for folder in folders)
+    return _first_sound(
+        run, with_manifests, lambda folder, known: read(folder, known, training=True)
+    )
+
+
+def to_resume(run: Path, changed_keys: Callable[[str, str], list[str]]) -> Snapshot | None:
+    """Finds the checkpoint that a run resumes from, and warns of damaged ones or of none.
+
+    Args:
+        run: The folder of the run.
+        changed_keys: From the text and the file of the run's recipe, the keys that have changed
+            since and may not.
+
+    Returns:
+        The contents of the checkpoint; None if the run has none yet.
+
+    Raises:
+        InputError: As `latest`; or the recipe has changed.
+    """
+    found = latest(run)
+    if found is None:
+        _logger.warning("no checkpoint was found in %s: training starts from step 0", run)
+        return None
+    folder, snapshot, messages = found
+    for message in messages:
+        _logger.warning(message)
+    if changed := changed_keys(snapshot.recipe, str(folder / RECIPE)):
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise InputError(
+            f"--resume with another recipe: {', '.join(changed[:3])}{more} changed",
+            fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
+        )
+    return snapshot
+
+
+def read_chosen(place: Path, config: bytes = b"") -> Snapshot:
+    """Read the checkpoint that `find` gives, without the state for resuming.
+
+    Args:
+        place: As for `find`.
+        config: The bytes of `config.json` in `place` itself, if they were read already.
+    """
+
+    def attempt(folder: Path, known: Manifest | None) -> Snapshot:
+        return read(folder, known, config=config if folder == place else b"")
+
+    return _choose(place, attempt)[1]
+
+
+def read_chosen_tokenizer(place: Path, config: bytes = b"") -> str:
+    """The text of `tokenizer.json` in the checkpoint that `find` gives; no weights are read."""
+
+    def attempt(folder: Path, known: Manifest | None) -> str:
+        return read_tokenizer(folder, known, config if folder == place else b"")
+
+    return _choose(place, attempt)[1]
+
+
+def find(place: Path) -> Path:
+    """Give the checkpoint to use for a folder.
+
+    Args:
+        place: A checkpoint folder, or a run. For a run it is the best checkpoint, or the newest
+            sound one if no best is recorded or the best is damaged (then a warning is logged).
+    """
+    return _choose(place, lambda folder, _: verify(folder))[0]
+
+
+def _choose(place: Path, attempt: Attempt[Result]) -> tuple[Path, Result]:
+    """The folder of the checkpoint to use, and the result of `attempt` on it.
+
+    A training that is still running may delete a checkpoint while it is being read here. So if one
+    cannot be read and the list of checkpoints has changed, the search is repeated.
+    """
+    try:
+        if (place / MANIFEST).is_file():
+            return place, attempt(place, None)
+        for left in reversed(range(_TRIES)):
+            folders = _checkpoints(place)
+            try:
+                if not folders:
+                    raise _nothing_to_load(place)
+                folder, result, messages = _first_sound(place, _preferred(folders), attempt)
+            except InputError:
+                if not left or _checkpoints(place) == folders:
+                    raise
+                continue
+            if not messages or not left or _checkpoints(place) == folders:
+                break
+    except PermissionError as error:
+        raise InputError(f"{place} cannot be read: {error.strerror}") from error
+    for message in messages:
+        _logger.warning(message)
+    return folder, result
+
+
+def _preferred(folders: list[Path]) -> Iterator[tuple[Path, Known]]:
+    """Yields checkpoints in the order in which they are tried, each with its manifest if known.
+
+    First comes the best, as the newest checkpoint with an intact `training.json` records it, then
+    all others, newest first. A checkpoint that records itself as the best may turn out to be
+    damaged when it is read; so the records of older ones follow until one names another as best.
+    """
+    known: dict[Path, Manifest] = {}
+    for folder in folders:
+        try:
+            manifest = _manifest_in_run(folder)
+            best = _best_known_to(folder, manifest)
+        except Damaged as problem:
+            yield folder, problem
+            continue
+        known[folder] = manifest
+        if best is not None:
+            tried = folder.with_name(best.checkpoint)
+            yield tried, known.get(tried)
+        if best is None or best.checkpoint != folder.name:
+            break
+    yield from ((folder, known.get(folder)) for folder in folders)
+
+
+def _best_known_to(folder: Path, manifest: Manifest) -> Best | None:
+    """The best checkpoint so far, as a checkpoint's `training.json` records it."""
+    data = verify_file(folder, manifest, TRAINING)
+    try:
+        place = parse_json(data).get("place")
+    except ValueError as error:
+        raise Damaged(folder, TRAINING, "has invalid contents") from error
+    if not isinstance(place, dict) or "best" not in place:
+        raise InputError(f"{folder / TRAINING}", got="no place.best", expected="one, or null")
+    best = checked(_BEST, place["best"], f"{folder / TRAINING}: place.best")
+    if best is not None and best.step > int(folder.name):
+        raise InputError(
+            f"{folder / TRAINING}: place.best.step", got=best.step, expected="no later step"
+        )
+    return best
+
+
+def _manifest_in_run(folder: Path) -> Manifest:
+    """The manifest of a run's checkpoint; refuses a model without training state."""
+    manifest = read_manifest(folder)
+    if TRAINING not in manifest.files:
+        raise InputError(
+            f"{folder} holds no training state",
+            fix="it is not a checkpoint of this run; put it somewhere else",
+        )
+    return manifest
+
+
+def newest(place: Path) -> Path:
+    """The newest checkpoint of a run, or the folder itself if it is one; no file is verified."""
+    if (place / MANIFEST).is_file():
+        return place
+    if not (folders := _checkpoints(place)):
+        raise _nothing_to_load(place)
+    return folders[0]
+
+
+def read_best(run: Path) -> Best | None:
+    """The best checkpoint, as the newest readable one records it; None if there is none."""
+    for folder in _checkpoints(run):
+        with suppress(InputError):
+            return _best_known_to(folder, _manifest_in_run(folder))
+    return None
+
+
+def refresh_best(run: Path, best: Best | None) -> Best | None:
+    """Rewrite `best.json` when a run is resumed, and drop a best checkpoint that is not sound.
+
+    `best.json` is outdated if a process died after writing a checkpoint and before `best.json`.
+
+    Returns:
+        `best`, or None if its checkpoint is missing or damaged.
+    """
+    if best is not None and not is_sound(run / CHECKPOINTS / best.checkpoint):
+        _logger.warning(
+            "the best checkpoint, %s, is missing or damaged; the next evaluated one counts as best",
+            best.checkpoint,
+        )
+        best = None
+    _write_best(run, best)
+    return best
+
+
+def _write_best(run: Path, best: Best | None) -> None:
+    """Write `best.json`, or remove it if there is no best checkpoint."""
+    if best is not None and (run / CHECKPOINTS / best.checkpoint).is_dir():
+        record = {"step": best.step, "loss": best.loss, "checkpoint": best.checkpoint}
+        write_file(run / "best.json", to_json_bytes(record))
+    else:
+        with reporting(str(run / "best.json"), "the checkpoints are whole"):
+            (run / "best.json").unlink(missing_ok=True)
+
+
+class RunLock:
+    """A lock that lets one process at a time write into a run's folder.
+
+    Taking the lock also removes files that a killed process left half-written. If the body is
+    refused with an `InputError` before anything is logged, a new folder is removed again.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as run, RunLock(Path(run)):
+        ...     pass
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.run, self.file = run, run / ".lock"
+        self.created = False
+        """Whether this lock created the folder."""
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> RunLock:
+        with reporting(str(self.file), "nothing was changed"):
+            while self._descriptor is None:
+                self.created = self._make_folder()
+                self._descriptor = self._take()
+            try:
+                for name in ("checkpoints", "tensorboard"):
+                    refuse_link(self.run / name, folder=True)
+                refuse_link(self.run / "metrics.jsonl")
+                _remove_unfinished(self.run)
+            except BaseException:
+                self._let_go()
+                raise
+        return self
+
+    def _make_folder(self) -> bool:
+        """Makes the run's folder; returns whether it was created, not there before."""
+        try:
+            self.run.mkdir(parents=True)
+        except FileExistsError:
+            try:
+                # One call, since another process may remove the folder at any moment.
+                folder = stat.S_ISDIR(self.run.stat().st_mode)
+            except FileNotFoundError:
+                if self.run.is_symlink():
+                    raise
+                return False
+            if not folder:
+                raise InputError(
+                    str(self.run), got="a file", expected="a folder or a new name"
+                ) from None
+            return False
+        return True
+
+    def _take(self) -> int | None:
+        """Lock the file and return its descriptor.
+
+        Returns:
+            None if the process that held the lock before has removed the folder meanwhile.
+
+        Raises:
+            InputError: Another process holds the lock.
+        """
+        try:
+            descriptor = open_own(self.file, os.O_RDWR | os.O_CREAT)
+        except FileNotFoundError:
+            return None
+        try:
+            # The kernel releases the lock when the process ends, however it ends.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_at(self.file, descriptor):
+                os.close(descriptor)
+                return None
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+        except BlockingIOError as error:
+            owner = os.read(descriptor, 20).decode("ascii", "replace")
+            os.close(descriptor)
+            raise InputError(
+                f"another process{owner and f' ({owner})'} is training in {self.run}",
+                fix="wait until it ends, or choose another folder",
+            ) from error
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def remove(self) -> None:
+        """Remove the run's folder while the lock is held.
+
+        The lock file is removed last, so that until then no other process can start to write here.
+        """
+        for one in self.run.iterdir():
+            if one != self.file:
+                remove(one)
+        self.file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another process may already use the folder again
+            self.run.rmdir()
+
+    def _let_go(self) -> None:
+        assert self._descriptor is not None
+        os.close(self._descriptor)
+        self._descriptor = None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        refused = isinstance(error, InputError) and self.created
+        if refused and not (self.run / "metrics.jsonl").exists():
+            self.remove()
+        self._let_go()
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether a path still refers to the file that was opened."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _discard(folder: Path) -> None:
+    """Remove a checkpoint. It is renamed first, so that its name never has an incomplete folder."""
+    old = beside(folder, "old")
+    shutil.rmtree(old, ignore_errors=True)
+    folder.rename(old)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _first_sound(
+    run: Path, folders: Iterable[tuple[Path, Known]], attempt: Attempt[Result]
+) -> tuple[Path, Result, list[str]]:
+    """Tries checkpoints in order until one is not damaged.
+
+    Returns:
+        Its folder, the result of `attempt`, and a message for each damaged one before it.
+
+    Raises:
+        InputError: All are damaged.
+    """
+    damaged: dict[Path, str] = {}
+    for folder, known in folders:
+        if folder in damaged:
+            continue
+        try:
+            if isinstance(known, Damaged):
+                raise known
+            result = attempt(folder, known)
+        except Damaged as problem:
+            damaged[folder] = (
+                f"checkpoint {folder.name} is damaged ({problem.file}: {problem.problem})"
+            )
+            continue
+        return folder, result, [f"{message}; using {folder.name}" for message in damaged.values()]
+    raise InputError(
+        f"{run} has no intact checkpoint: {next(iter(damaged.values()))}"
+        + (f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""),
+        fix="restore one from a copy, or train again into another folder",
+    )
+
+
+def _nothing_to_load(place: Path) -> InputError:
+    """The error for a place without checkpoints; it says what was found there instead."""
+    fix = "name the folder given to `regard train -o`, or one of its checkpoints"
+    if not place.exists():
+        found = "nothing there"
+    elif not place.is_dir():
+        found = "a file"
+    elif place.name == CHECKPOINTS and _checkpoints(place.parent):
+        found, fix = "the checkpoints of a run", f"name the run: {place.parent}"
+    elif (config := place / CONFIG).is_file():
+        ours = b'"regard"' in read_regular(config, LARGEST[CONFIG])
+        found = "a checkpoint without its manifest" if ours else "a Hugging Face folder, it seems"
+    elif (place / CHECKPOINTS).is_dir() or (place / RECIPE).is_file():
+        found = "a run without a checkpoint yet"
+        fix = "wait for its first one, or continue with `regard train ... --resume`"
+    elif any(place.glob("*.safetensors")):
+        found, fix = (
+            f"weights without their {CONFIG}",
+            "take the file from another copy of the model",
+        )
+    else:
+        found = "no checkpoint in it" if any(place.iterdir()) else "an empty folder"
+    return InputError(str(place), got=found, expected="a run or a checkpoint", fix=fix)
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    """The checkpoint folders of a run, newest first."""
+    folder = run / CHECKPOINTS
+    found = folder.iterdir() if folder.is_dir() else iter(())
+    named = (one for one in found if re.fullmatch("[0-9]{8,}", one.name) and one.is_dir())
+    return sorted(named, key=lambda one: int(one.name), reverse=True)
+
+
+def _prune(
+    run: Path, saved: Path, keep: int, best: Best | None, averaged_steps: AveragedSteps | None
+) -> None:
+    """Remove all but the last `keep` sound checkpoints, the best one, and those to be averaged.
+
+    A folder with a later step than the saved one was damaged when the run was resumed. It is left
+    until the run reaches that step again and replaces it.
+    """
+    kept, to_average = 0, 0 if averaged_steps is None else averaged_steps.count
+    for folder in _checkpoints(run):
+        if int(folder.name) > int(saved.name):
+            continue
+        whole = folder == saved or (kept < keep and is_sound(folder))
+        wanted = whole or kept < keep or (best is not None and folder.name == best.checkpoint)
+        kept += whole
+        if averaged_steps is not None and averaged_steps.holds(folder) and to_average > 0:
+            to_average -= 1
+        elif not wanted:
+            _discard(folder)
+
+
+def _remove_unfinished(run: Path) -> None:
+    """Remove half-written files of dead processes; the caller must hold the run's lock."""
+    for folder in (run, run / CHECKPOINTS):
+        for one in folder.iterdir() if folder.is_dir() else ():
+            if _UNFINISHED.fullmatch(one.name):
+                remove(one)
+
+
+def last_weights(run: Path, averaged_steps: AveragedSteps, before: int) -> list[dict[str, Tensor]]:
+    """The weights of the last sound checkpoints to be averaged before a step, newest first."""
+    earlier = (
+        one for one in _checkpoints(run) if int(one.name) < before and averaged_steps.holds(one)
+    )
+    found: list[dict[str, Tensor]] = []
+    for folder in earlier:
+        if len(found) >= averaged_steps.count:
+            break
+        with suppress(Damaged, Misnamed):
+            found.append(_raw_weights(folder))
+    return found
+
+
+def _raw_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights of training itself, where a checkpoint's model may be an average of several.
+
+    If a run was finished and later extended, its former last checkpoint may hold an average; the
+    training's weights are then stored beside it, as `weights.NAME`.
+    """
+    snapshot = read(folder, training=True)
+    raw = {
+        name.removeprefix("weights."): tensor
+        for name, tensor in snapshot.training_tensors.items()
+        if name.startswith("weights.")
+    }
+    return raw or snapshot.weights
+
+
+def summary(run: Path) -> dict[str, int | float | None]:
+    """A run's last step and best validation loss, for a listing."""
+    folders, best = _checkpoints(run), read_best(run)
+    return {
+        "step": int(folders[0].name) if folders else None,
+        "best_loss": None if best is None else round(best.loss, 4),
+    }

@@ -1,0 +1,1 @@
+"""Generated datasets: sentences of a grammar, jobs, toys, drawn scenes; and included digits."""

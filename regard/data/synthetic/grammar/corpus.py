@@ -1,0 +1,301 @@
+"""The generated English-German dataset: training, validation and five test splits.
+
+The start of the data path for a recipe with `kind: grammar`. In: how many pairs, and a seed. Out:
+`Splits` of `Pair`s, for the tokenizers. No test sentence is in training. The test splits are:
+
+- combinations: verb-object or adjective-noun combinations that are not in training, though all
+  their words are;
+- pronouns: an "it" that stands for a noun which training never has with the same adjective;
+- natural_gender: a noun with a feminine and a masculine form, with a verb whose object "her" or
+  "him" shows its gender; training does not have this verb's pronoun for this noun;
+- long: sentences longer than nine in ten training sentences;
+- unpunctuated: new sentences of the same kind as in training, all without their final punctuation
+  mark, as a part of the training sentences are.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+
+from regard.data.config import LONGEST
+from regard.data.synthetic.grammar.frames import DECIDING, Frames
+from regard.data.synthetic.grammar.gloss import gloss, word_for_word
+from regard.data.synthetic.grammar.lexicon import (
+    ADJECTIVES,
+    DATIVE,
+    GIVING,
+    NOUNS,
+    TRANSITIVE,
+    TWO_GENDERS,
+)
+from regard.data.synthetic.grammar.people import SETTLING
+from regard.data.synthetic.grammar.phenomena import Analysis, analyse, is_settled
+from regard.data.synthetic.grammar.phrases import IT, Phrase, Sentence
+from regard.data.synthetic.grammar.sentences import Clause, Linked, pair
+from regard.data.text.pairs import Pair, Splits
+from regard.errors import InputError
+
+__all__ = ["DEMO", "gloss", "pronoun_is_right", "sample", "splits", "word_for_word"]
+
+LONGEST_TEST = 26
+"""The most English words in a sentence of the "long" test."""
+
+UNPUNCTUATED = 25
+"""Percentage of training and validation sentences without their final punctuation mark."""
+
+TAKING = TRANSITIVE + DATIVE + GIVING
+"""The verbs that take an object."""
+DEMO_COMBINATIONS = {("cross", "street"), ("tired", "animal"), ("wide", "street")}
+"""Never held out: the two `DEMO` sentences are not in training, but their combinations are."""
+
+
+def _demo(adjective: str, meant: int) -> Pair:
+    """Build the demo sentence, in which the last word decides what "it" stands for."""
+    nouns = {noun.english: noun for noun in NOUNS}
+    candidates = nouns["animal"], nouns["street"]
+    cross = next(verb for verb in TRANSITIVE if verb.english == "cross")
+    predicate = next(one for one in ADJECTIVES if one.english == adjective)
+    main = Clause(Phrase(candidates[0]), cross, Phrase(candidates[1]), negated=True)
+    noun = candidates[meant]
+    sub = Clause(IT[noun.gender], predicate=predicate, degree="too", about=noun)
+    sentence = Linked(main, "because", sub)
+    return pair(sentence, analyse(sentence).phenomena())
+
+
+DEMO: tuple[Pair, Pair] = (_demo("tired", 0), _demo("wide", 1))
+
+
+Combination = tuple[str, str]
+
+
+def _order(combination: Combination) -> tuple[int, Combination]:
+    """Return a sort key for a pseudo-random order that is the same on every machine."""
+    return zlib.crc32(" ".join(combination).encode()), combination
+
+
+def _chance(combination: Combination) -> int:
+    """Return a pseudo-random number below 100 for two words, the same on every machine."""
+    return _order(combination)[0] % 100
+
+
+def _held_out() -> tuple[frozenset[Combination], frozenset[Combination], frozenset[Combination]]:
+    """Choose the held-out combinations.
+
+    Returns:
+        About 8 % of all (verb, object), about 8 % of all (adjective, noun), and the (adjective,
+        noun) that are held out for an "it".
+    """
+    objects = {(verb.name, noun.english) for verb in TAKING for noun in verb.objects}
+    adjectives = {(one.english, noun.english) for one in ADJECTIVES for noun in one.nouns}
+    meant = {(one.english, noun.english) for (noun, _), ones in DECIDING.items() for one in ones}
+    # A model learns what "it" stands for from the other partners of each word: require some.
+    partners = Counter(word for combination in meant for word in combination)
+    meant = {c for c in meant if min(partners[word] for word in c) > 3}
+    return (
+        frozenset(c for c in objects - DEMO_COMBINATIONS if _chance(c) < 8),
+        frozenset(c for c in adjectives - DEMO_COMBINATIONS if _chance(c) < 8),
+        _one_of_each(meant - DEMO_COMBINATIONS),
+    )
+
+
+def _one_of_each(combinations: set[Combination]) -> frozenset[Combination]:
+    """Choose combinations greedily so that no word is in two of them.
+
+    Each word then keeps all its other combinations in training.
+    """
+    chosen: list[Combination] = []
+    for one in sorted(combinations, key=_order):
+        if all(set(one).isdisjoint(other) for other in chosen):
+            chosen.append(one)
+    return frozenset(chosen)
+
+
+HELD_OBJECTS, HELD_ADJECTIVES, HELD_PRONOUNS = _held_out()
+_PEOPLE = [{(verb.name, noun.english) for noun in TWO_GENDERS} for verb in SETTLING]
+HELD_PEOPLE = frozenset(min(ones, key=_order) for ones in _PEOPLE if HELD_OBJECTS.isdisjoint(ones))
+"""Held-out (verb, noun of two genders): in training, the verb's object "him" or "her" never stands
+for the noun. A verb of which `HELD_OBJECTS` has one of these nouns keeps the others."""
+
+
+def _combined(found: Analysis) -> bool:
+    return not (
+        HELD_OBJECTS.isdisjoint(found.objects) and HELD_ADJECTIVES.isdisjoint(found.adjectives)
+    )
+
+
+def _no_held_referent(found: Analysis) -> bool:
+    known_it = HELD_PRONOUNS.isdisjoint(found.adjectives)
+    return known_it and HELD_PEOPLE.isdisjoint(found.settling)
+
+
+def _for_training(found: Analysis) -> bool:
+    """Whether a sentence has nothing held out.
+
+    A noun that is held out for "it" with an adjective does not occur with it in any other way.
+    """
+    return not _combined(found) and _no_held_referent(found)
+
+
+def _for_combinations(found: Analysis) -> bool:
+    return _combined(found) and _no_held_referent(found)
+
+
+def _for_pronouns(found: Analysis) -> bool:
+    """Whether "it" stands for a held-out noun, in a sentence with nouns of different genders.
+
+    With one gender only, any guess would be correct.
+    """
+    new = not HELD_PRONOUNS.isdisjoint(found.pronouns)
+    return new and len(found.genders) > 1 and not _combined(found)
+
+
+def _for_natural_gender(found: Analysis) -> bool:
+    return not HELD_PEOPLE.isdisjoint(found.settling) and not _combined(found)
+
+
+def _length(one: Pair) -> int:
+    return one.source.count(" ") + 1
+
+
+def _take(
+    draw: Callable[[], Sentence],
+    wanted: Callable[[Analysis], bool],
+    count: int,
+    seen: set[str],
+    *,
+    lengths: range = range(LONGEST + 1),
+    unpunctuated: int = 0,
+) -> tuple[Pair, ...]:
+    """Draw `count` pairs that are wanted, have a length in `lengths`, and are not yet in `seen`.
+
+    Args:
+        draw: Draws a sentence.
+        wanted: Whether to take a sentence, by its analysis.
+        count: How many pairs to draw.
+        seen: English sentences drawn before, with their final mark; new ones are added.
+        lengths: Allowed numbers of English words.
+        unpunctuated: Percentage of the pairs whose final punctuation mark is removed.
+    """
+    taken: list[Pair] = []
+    for one in _pairs(draw, wanted):
+        if len(taken) == count:
+            break
+        if one.source not in seen and _length(one) in lengths:
+            seen.add(one.source)
+            taken.append(_perhaps_unpunctuated(one, unpunctuated))
+    return tuple(taken)
+
+
+def _pairs(draw: Callable[[], Sentence], wanted: Callable[[Analysis], bool]) -> Iterator[Pair]:
+    """Yield endlessly the pairs that are wanted and have only one translation."""
+    while True:
+        sentence = draw()
+        found = analyse(sentence)
+        if wanted(found):
+            one = pair(sentence, found.phenomena())
+            if is_settled(found, one.source):
+                yield one
+
+
+def _perhaps_unpunctuated(one: Pair, share: int) -> Pair:
+    """Remove the full stop or question mark of `share` percent of pairs, chosen by a hash."""
+    if zlib.crc32(one.source.encode()) % 100 >= share:
+        return one
+    return Pair(one.source[:-1], one.target[:-1], (*one.tags, "unpunctuated"))
+
+
+def splits(pairs: int, held_out: int, seed: int, longest: int = LONGEST) -> Splits:
+    """Generate training, validation and five test splits; no source sentence is in two of them.
+
+    The validation split does not depend on `pairs`, and a smaller training split is the beginning
+    of a larger one. The held-out combinations are the same for every seed.
+
+    Args:
+        pairs: How many training pairs.
+        held_out: How many pairs of the validation split and of each test split.
+        seed: Seed of the random choice.
+        longest: The most English words of a training sentence. Above 22, half of the sentences are
+            chains of joined sentences, and "long" has chains of 23 to `longest` words.
+
+    Returns:
+        Splits with the tests "combinations", "pronouns", "natural_gender", "long" and
+        "unpunctuated". In the last, all sentences lack their final mark; in the other tests, none.
+
+    Raises:
+        InputError: If a count is below one.
+    """
+    for name, count in (("pairs", pairs), ("held_out", held_out)):
+        if count < 1:
+            raise InputError(f"data.{name}", got=count, expected="1 or more")
+    seen = {one.source for one in DEMO}
+
+    def frames(name: str) -> Frames:
+        return Frames(f"{seed} {name}")
+
+    def as_training(name: str, count: int, unpunctuated: int = UNPUNCTUATED) -> tuple[Pair, ...]:
+        lengths = range(longest + 1)
+        return _take(
+            draws(name), _for_training, count, seen, lengths=lengths, unpunctuated=unpunctuated
+        )
+
+    def draws(name: str) -> Callable[[], Sentence]:
+        own = frames(name)
+        if longest == LONGEST:
+            return own.sentence
+        return lambda: own.chain(longest) if own.happens(0.5) else own.sentence()
+
+    valid = as_training("valid", held_out)
+    train = as_training("train", pairs)
+    known = sorted(map(_length, train))
+    longer = range(known[9 * (len(known) - 1) // 10] + 1, LONGEST_TEST + 1)
+    of_long = frames("long")
+    draw_long = of_long.long
+    if longest > LONGEST:
+        longer, draw_long = range(LONGEST + 1, longest + 1), partial(of_long.chain, longest)
+    tests = {
+        "combinations": _take(frames("combinations").sentence, _for_combinations, held_out, seen),
+        "pronouns": _take(frames("pronouns").contest, _for_pronouns, held_out, seen),
+        "natural_gender": _take(
+            frames("natural_gender").her_or_him, _for_natural_gender, held_out, seen
+        ),
+        "long": _take(draw_long, _for_training, held_out, seen, lengths=longer),
+        "unpunctuated": as_training("unpunctuated", held_out, unpunctuated=100),
+    }
+    return Splits(train, valid, tests)
+
+
+def sample(count: int, seed: int) -> tuple[Pair, ...]:
+    """Draw pairs from the whole grammar, held-out ones included; a sentence may occur twice."""
+    drawn = islice(_pairs(Frames(f"{seed} sample").sentence, lambda _: True), count)
+    return tuple(_perhaps_unpunctuated(one, UNPUNCTUATED) for one in drawn)
+
+
+def pronoun_is_right(reference: Pair, hypothesis: str) -> bool:
+    """Whether a translation has the same pronouns as the reference.
+
+    Compared are the pronouns that begin a subordinate clause (weil sie …), where the translation
+    of "it" stands; if the reference has none there, all its pronouns of the third person.
+
+    Args:
+        reference: A pair whose translation has a pronoun.
+        hypothesis: A translation of its source.
+
+    Returns:
+        Whether they are equal; False if the reference has no pronoun or the hypothesis is empty.
+    """
+    wanted = _OPENING.findall(reference.target.lower())
+    if wanted:
+        return _OPENING.findall(hypothesis.lower()) == wanted
+    wanted = _PRONOUN.findall(reference.target)
+    return bool(wanted) and _PRONOUN.findall(hypothesis) == wanted
+
+
+_PRONOUN = re.compile(
+    r"\b(?:(?i:er|sie|es)|ihn|ihm|ihnen|ihr(?! (?:\w+ )?[A-ZÄÖÜ]))\b"  # not in: ihr altes Auto
+)
+_OPENING = re.compile(r"\b(?:weil|obwohl|wenn|als|während|bevor|dass)\s+(er|sie|es)\b")

@@ -1,0 +1,87 @@
+"""Word-for-word translation with a dictionary: a baseline to compare models with.
+
+In: an English sentence. Out: the most usual German form of each word, in the English order, without
+agreement in gender and case, and without German word order.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from regard.data.synthetic.grammar import lexicon
+from regard.data.synthetic.grammar.german import COUNTS, STEMS, verb_forms
+from regard.data.synthetic.grammar.phrases import PREPOSITIONS
+from regard.data.synthetic.grammar.sentences import CONJUNCTIONS, DEGREES, QUESTIONS
+from regard.data.synthetic.grammar.words import Verb, english_plural
+
+FUNCTION_WORDS = {
+    "the": "die", "a": "ein", "an": "ein", "this": "diese", "these": "diese", "many": "viele",
+    "i": "ich", "we": "wir", "he": "er", "him": "ihn", "she": "sie", "it": "es", "they": "sie",
+    "them": "sie", "that": "dass", "who": "wer", "am": "bin", "is": "ist", "are": "sind",
+    "was": "war", "were": "waren", "isn't": "ist nicht", "aren't": "sind nicht",
+    "wasn't": "war nicht", "weren't": "waren nicht", "do": "tun", "does": "tut", "did": "tat",
+    "don't": "nicht", "doesn't": "nicht", "didn't": "nicht", "can": "kann", "could": "konnte",
+    "can't": "kann nicht", "couldn't": "konnte nicht", "must": "muss", "had": "musste",
+    "want": "wollen", "wants": "will", "wanted": "wollte", "and": "und", "but": "aber",
+    "front": "Vorderseite", "of": "von", "up": "auf", "away": "weg", "back": "zurück",
+    "asleep": "schlafend", "for": "für", "last": "letzte", "week": "Woche", "morning": "Morgen",
+    "every": "jeden", "day": "Tag", "evening": "Abend",
+}  # fmt: skip
+
+
+def _verb_words(verb: Verb) -> dict[str, str]:
+    present, past = verb_forms(verb, "present"), verb_forms(verb, "past")
+    return {
+        verb.english: verb.prefix + verb.german,
+        english_plural(verb.english): verb.prefix + present[1],
+        verb.english_past: verb.prefix + past[1],
+    }
+
+
+@cache
+def word_for_word() -> dict[str, str]:
+    """Build the dictionary: English word in lower case -> its most usual German form."""
+    words = dict(FUNCTION_WORDS)
+    tables = (
+        STEMS,
+        COUNTS,
+        CONJUNCTIONS,
+        {word: german for word, (german, _) in PREPOSITIONS.items()},
+        QUESTIONS,
+        DEGREES,
+        {adverb.english: adverb.german for adverb in lexicon.ADVERBS},
+        {noun.english: noun.german for noun in lexicon.NOUNS},
+        {noun.english_plural: noun.german_plural for noun in lexicon.NOUNS},
+        {one.english: one.german for one in lexicon.ADJECTIVES},
+        *map(_verb_words, lexicon.VERBS.values()),
+    )
+    for table in tables:
+        for english, german in table.items():
+            if english and " " not in english:
+                words.setdefault(english, german)
+    return words
+
+
+def gloss(source: str) -> str:
+    """Translate word for word.
+
+    Args:
+        source: An English sentence; a word that is not in the dictionary is kept.
+
+    Returns:
+        The German words in the English order, with the initial capital and the punctuation.
+
+    Example:
+        >>> gloss("The animal crossed the street.")
+        'Die Tier überquerte die Straße.'
+    """
+    words = word_for_word()
+
+    def translate(match: re.Match[str]) -> str:
+        word = match.group()
+        german = words.get(word.lower(), word)
+        start = match.start() == 0 and word[0].isupper()
+        return german[0].upper() + german[1:] if start else german
+
+    return re.sub(r"\w+(?:'\w+)?", translate, source)

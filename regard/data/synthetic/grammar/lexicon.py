@@ -1,0 +1,145 @@
+"""The words of the grammar, from `lexicon.txt`: tables with both languages side by side.
+
+The start of the grammar. In: tables whose rows have an English word, its German translation,
+irregular forms, and the words it goes with. Out: tuples of `Noun`, `Adjective`, `Verb` and
+`Adverb`, which `german` and `phrases` inflect.
+
+Each English word has one German translation, so that a sentence has one translation. A few nouns
+for people have two, by gender (teacher: Lehrerin, Lehrer); a "he" or "she" in the sentence shows
+which. Left out are nouns whose plural equals their singular (sheep), verbs whose past equals their
+present (read), and German weak masculine nouns (der Junge, den Jungen).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from importlib.resources import files
+
+from regard.data.synthetic.grammar.words import (
+    Adjective,
+    Adverb,
+    Noun,
+    Verb,
+    english_past,
+    english_plural,
+)
+
+PERSON = ("he", "she", "young")
+"""The kinds of nouns for people: those with the pronoun "he" or "she", and children."""
+GROUPS = {
+    "person": PERSON,
+    "anyone": ("beast", *PERSON),
+    "adult": ("he", "she"),
+    "LARGE": ("animal", "dog", "horse", "cow", "donkey", "goat", "pig"),
+    "THIEVING": ("dog", "cat", "bird", "fox", "mouse", "wolf", "goat", "pig", "rabbit"),
+}
+"""Names for groups of kinds or nouns."""
+PLACES = ("waters", "road", "open", "grounds", "height", "building")
+WHERE = {"waters": "at", "road": "on", "open": "on", "grounds": "in", "height": "on",
+         "building": "in", "desert": "in", "valley": "in", "island": "on"}  # fmt: skip
+"""The preposition of place of a kind or noun: at the river, in the valley."""
+
+
+def _read() -> dict[str, list[str]]:
+    """Read the rows of each table of `lexicon.txt`, by the table's name."""
+    text = (files("regard.data.synthetic.grammar") / "lexicon.txt").read_text("utf-8")
+    tables: dict[str, list[str]] = {}
+    for line in text.replace("\n    ", " ").splitlines():  # an indented line continues a row
+        if line.startswith("["):
+            rows = tables.setdefault(line.strip("[]"), [])
+        elif line and not line.startswith("#"):
+            rows.append(line)
+    return tables
+
+
+_TABLES = _read()
+
+
+def _noun(row: str) -> Noun:
+    kind, names, german, gender, german_plural = row.split()
+    english, _, plural = names.partition("/")
+    plural = plural or english_plural(english)
+    return Noun(kind, english, plural, german, german_plural, gender, mass=plural == "-")
+
+
+NOUNS = tuple(_noun(row) for row in _TABLES["nouns"])
+
+_COUNTS = Counter(noun.english for noun in NOUNS)
+TWO_GENDERS = tuple(noun for noun in NOUNS if _COUNTS[noun.english] > 1)
+"""The nouns with a feminine and a masculine form in German; both forms."""
+
+
+def nouns_of(names: str) -> tuple[Noun, ...]:
+    """Return the nouns that a table's cell lists, by kind, group or English word."""
+    wanted = {one for name in names.split() for one in GROUPS.get(name, (name,))}
+    return tuple(noun for noun in NOUNS if noun.kind in wanted or noun.english in wanted)
+
+
+def _adjective(row: str) -> Adjective:
+    words, _, nouns = row.partition(":")
+    english, german, *marks = words.split()
+    german, _, stem = german.partition("/")
+    mark = "".join(marks)
+    return Adjective(
+        english,
+        german,
+        stem or german,
+        nouns_of(nouns),
+        attributive="-" not in mark,
+        decides="!" in mark,
+        graded="=" not in mark,
+    )
+
+
+def _verb(row: str, case: str = "acc") -> Verb:
+    names, parts, subjects, *rest = (cell.strip() for cell in row.split(":"))
+    names, _, past = names.partition("/")
+    english, *particles = names.split()
+    infinitive, *strong = parts.split()
+    prefix, _, german = infinitive.rpartition("+")
+    stem = german.removesuffix("n").removesuffix("e")
+    weak = stem + "e" if stem.endswith(("t", "d")) else stem  # er wart-e-t, but er lieb-t
+    third, german_past = strong if strong else (weak + "t", weak + "te")
+    return Verb(
+        english=english,
+        english_past=past or english_past(english),
+        particle=" ".join(word for word in particles if word != "+"),
+        splits="+" in particles,
+        prefix=prefix,
+        german=german,
+        third=third,
+        past=german_past,
+        subjects=nouns_of(subjects),
+        objects=nouns_of(rest[0]) if rest else (),
+        case=case,
+    )
+
+
+def _intransitive(row: str) -> Verb:
+    words, _, places = row.rpartition(":")
+    return replace(_verb(words), places=tuple(places.split()))
+
+
+def _adverb(row: str) -> Adverb:
+    english, german, tenses = (cell.strip() for cell in row.split(":"))
+    return Adverb(english, german, tuple(tenses.split()))
+
+
+ADJECTIVES = tuple(_adjective(row) for row in _TABLES["adjectives"])
+TRANSITIVE = tuple(_verb(row) for row in _TABLES["transitive"])
+WAIT_FOR = replace(_verb("wait for : warten : anyone : anyone"), preposition="auf")
+"""The only verb whose German object has a preposition; its object is always a pronoun."""
+DATIVE = tuple(_verb(row, case="dat") for row in _TABLES["dative"])
+GIVING = tuple(_verb(row) for row in _TABLES["giving"])
+INTRANSITIVE = tuple(_intransitive(row) for row in _TABLES["intransitive"])
+SAYING = tuple(_verb(row) for row in _TABLES["saying"])
+ADVERBS = tuple(_adverb(row) for row in _TABLES["adverbs"])
+VERBS = {
+    verb.name: verb for verb in (*SAYING, *TRANSITIVE, *DATIVE, *GIVING, *INTRANSITIVE, WAIT_FOR)
+}
+
+
+def verbs_of(names: str) -> tuple[Verb, ...]:
+    """Return the verbs that a text names, with commas between them."""
+    return tuple(VERBS[name.strip()] for name in names.split(","))

@@ -1,0 +1,147 @@
+"""Sentences about a person whose gender is shown by a later "her" or "him": the teacher, Lehrerin.
+
+In: a seed. Out: sentence structures; `frames` builds on this file. English has one noun for both
+genders, German has two and must choose at the noun, before the pronoun. The pronoun cannot stand
+for anybody else: all others in the sentence are animals, plural, of the other gender, "I" or "we".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from regard.data.synthetic.grammar.choices import Choices
+from regard.data.synthetic.grammar.lexicon import ADJECTIVES, TWO_GENDERS, verbs_of
+from regard.data.synthetic.grammar.phrases import WE, I, Nominal, Phrase, Sentence, pronoun_for
+from regard.data.synthetic.grammar.sentences import Clause, Joined, Linked, Shared
+from regard.data.synthetic.grammar.words import Adjective, Verb
+
+MOODS = tuple(one for one in ADJECTIVES if one.decides and TWO_GENDERS[0] in one.nouns)
+"""States of a person: tired, sick, brave."""
+ACTS = verbs_of("help, visit, call, wait for, look at, thank, follow, invite")
+"""Actions of others towards the person: … and the children helped her."""
+CARES = (*ACTS, *verbs_of("trust, love"))
+"""`ACTS`, and feelings of others for the person."""
+CAUSES = verbs_of("follow, look at, call, see, hear, wait for, trust, invite, help, visit")
+"""Actions of others after "because": they make the person laugh or run away."""
+MISSING = verbs_of("help, trust, call, wait for, invite, thank, love, visit")
+"""Actions of others that are negated after "although"."""
+EVENTS = verbs_of("laugh, sing, dance, fall asleep, wake up, get up, come back, run away, stop")
+"""Actions of the person."""
+MEETINGS = verbs_of("see, hear, look at, visit")
+"""The first action of others when they meet the person."""
+SETTLING = tuple(dict.fromkeys((*CARES, *CAUSES, *MISSING)))
+"""All verbs that can have the pronoun as their object."""
+
+
+class People(Choices):
+    """Draws sentences in which "her" or "him" shows the gender of a noun before it."""
+
+    def her_or_him(self) -> Sentence:
+        """Draw a sentence of any of the types below."""
+        frames: tuple[tuple[float, Callable[[], Sentence]], ...] = (
+            (0.25, self.state_and_care),
+            (0.25, self.event_and_care),
+            (0.2, self.event_by_others),
+            (0.15, self.care_at_an_event),
+            (0.15, self.meeting),
+        )
+        return self.weighted(frames)()
+
+    def state_and_care(self) -> Joined:
+        """Draw, for example, "The teacher was tired, and the children helped her"."""
+        tense, mood = self.tense(), self.choose(MOODS)
+        person = self._person(mood)
+        return Joined(self._mood(person, mood, tense), "and", self._care(CARES, person, tense))
+
+    def event_and_care(self) -> Joined:
+        """Draw, for example, "The doctor came back, and we thanked her"."""
+        tense, person = self.tense(), self._person()
+        word = self.choose(("and", "but"))
+        care = self._care(ACTS, person, tense, negated=word == "but" and self.happens(0.5))
+        return Joined(self._event(person, tense), word, care)
+
+    def event_by_others(self) -> Linked:
+        """Draw, for example, "The teacher ran away because the dog followed her"."""
+        tense, mood = self.tense(), self.choose(MOODS)
+        person = self._person(mood)
+        still = self.happens(0.4)
+        main = self._mood(person, mood, tense) if still else self._event(person, tense)
+        if self.happens(0.65):
+            return Linked(main, "because", self._care(CAUSES, person, tense))
+        return Linked(main, "although", self._care(MISSING, person, tense, negated=True))
+
+    def care_at_an_event(self) -> Linked:
+        """Draw, for example, "When the doctor came back, we thanked her"."""
+        tense, person = self.tense(), self._person()
+        event = replace(self._event(person, tense), time=None, fronted=False)
+        # A noun as subject would follow the pronoun (dankten ihr die Kinder); ich and wir do not.
+        care = replace(self._care(ACTS, person, tense), subject=self.choose((I, WE)))
+        return Linked(care, "when", event, sub_first=True)
+
+    def meeting(self) -> Shared:
+        """Draw, for example, "The children saw the teacher and followed her"."""
+        tense, person = self.tense(), self._person()
+        first, second = self.choose(MEETINGS), self.choose(ACTS)
+        if first is second:
+            return self.meeting()
+        others = self._others(first, person)
+        if isinstance(others, Phrase) and others.noun not in second.subjects:
+            return self.meeting()
+        return Shared(
+            Clause(others, first, person, tense=tense),
+            Clause(
+                others,
+                second,
+                pronoun_for(person),
+                tense=tense,
+                elided=True,
+                about=person.noun,
+            ),
+        )
+
+    def _person(self, mood: Adjective | None = None) -> Phrase:
+        """Draw a person of either gender.
+
+        With a mood as the predicate, the phrase has neither the article "a" nor this adjective.
+        """
+        phrase = self.phrase(self.choose(TWO_GENDERS), adjective=0.12, plural=0)
+        if mood is None:
+            return phrase
+        one = None if phrase.adjective is mood else phrase.adjective
+        return replace(phrase, word="the" if phrase.word == "a" else phrase.word, adjective=one)
+
+    def _mood(self, person: Phrase, mood: Adjective, tense: str) -> Clause:
+        return self.described(person, mood, tense, self.time(tense, 0.15, negated=False))
+
+    def _event(self, person: Phrase, tense: str) -> Clause:
+        verb, time = self.choose(EVENTS), self.time(tense, 0.15, negated=False)
+        place = (
+            self.place("where", person) if "where" in verb.places and self.happens(0.2) else None
+        )
+        return Clause(person, verb, tense=tense, place=place, time=time, fronted=time is not None)
+
+    def _care(
+        self, verbs: tuple[Verb, ...], person: Phrase, tense: str, *, negated: bool = False
+    ) -> Clause:
+        """Draw a clause of what others do, with the person's pronoun as the object."""
+        verb = self.choose(verbs)
+        return Clause(
+            self._others(verb, person),
+            verb,
+            pronoun_for(person),
+            tense=tense,
+            negated=negated,
+            about=person.noun,
+        )
+
+    def _others(self, verb: Verb, person: Phrase) -> Nominal:
+        """Draw a subject that the pronoun cannot stand for.
+
+        It is I, we, an animal, somebody of the other gender, or plural.
+        """
+        if self.happens(0.3):
+            return self.choose((I, WE))
+        noun = self.choose(verb.subjects)
+        alike = noun.kind in (person.noun.kind, "young") or noun in TWO_GENDERS
+        return self.phrase(noun, adjective=0.12, plural=1 if alike else 0.26)

@@ -1,0 +1,176 @@
+"""Generator of English-German pairs in which the last word decides what "it" stands for.
+
+The dataset of a mixture's part with `kind: pronouns`: "The bear didn't cross the road because it
+was too tired" (er) and "… too wide" (sie). The grammar (`kind: grammar`) teaches the same with 90
+nouns, each with its whole inflection; this generator has few forms of sentences but 300 nouns of
+`nouns.txt`, so that a model learns the rule and not the nouns. Nouns marked "?" there are never in
+training: the test split has only these.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+from regard.data.synthetic.jobs.drawn import Draw
+from regard.data.text.pairs import Pair, Splits
+
+PRONOUN = {"m": "er", "f": "sie", "n": "es"}
+NOMINATIVE = {"m": "der", "f": "die", "n": "das"}
+ACCUSATIVE = {"m": "den", "f": "die", "n": "das"}
+
+
+@dataclass(frozen=True)
+class Noun:
+    """A noun in both languages."""
+
+    english: str
+    german: str
+    gender: str
+    accusative: str
+    in_test: bool
+
+    @property
+    def subject(self) -> str:
+        """The German nominative with its article."""
+        return f"{NOMINATIVE[self.gender]} {self.german}"
+
+    @property
+    def object(self) -> str:
+        """The German accusative with its article."""
+        return f"{ACCUSATIVE[self.gender]} {self.accusative}"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A main clause with two nouns, in both languages."""
+
+    english: str
+    """With {s} and {o} for subject and object."""
+    german: str
+    """With {s}, or {p} for its pronoun, and {o}; the verb is second."""
+    subject: str
+    """The kind of noun of the subject, and of the object."""
+    object: str
+
+
+ADJECTIVES: Mapping[str, Mapping[str, str]] = {
+    "creature": {
+        "tired": "müde", "hungry": "hungrig", "thirsty": "durstig", "scared": "ängstlich",
+        "sick": "krank", "lazy": "faul", "weak": "schwach", "shy": "schüchtern",
+        "nervous": "nervös", "sleepy": "schläfrig", "exhausted": "erschöpft", "young": "jung",
+    },
+    "way": {
+        "wide": "breit", "narrow": "schmal", "slippery": "rutschig", "muddy": "schlammig",
+        "crowded": "überfüllt", "deep": "tief", "steep": "steil", "long": "lang",
+    },
+    "thing": {
+        "heavy": "schwer", "expensive": "teuer", "fragile": "zerbrechlich", "rusty": "rostig",
+        "valuable": "wertvoll", "bulky": "sperrig",
+    },
+    "food": {
+        "salty": "salzig", "sweet": "süß", "sour": "sauer", "bitter": "bitter", "hot": "heiß",
+        "dry": "trocken", "spicy": "scharf",
+    },
+    "building": {
+        "crowded": "überfüllt", "remote": "abgelegen", "dusty": "staubig", "expensive": "teuer",
+        "noisy": "laut", "dark": "dunkel",
+    },
+}  # fmt: skip
+"""By kind of noun: the adjectives that, of the two nouns of a sentence, fit only this one."""
+
+FRAMES: tuple[Frame, ...] = (
+    Frame("{s} didn't cross {o}", "{s} überquerte {o} nicht", "creature", "way"),
+    Frame("{s} did not cross {o}", "{s} überquerte {o} nicht", "creature", "way"),
+    Frame("{s} couldn't cross {o}", "{s} konnte {o} nicht überqueren", "creature", "way"),
+    Frame("{s} doesn't cross {o}", "{s} überquert {o} nicht", "creature", "way"),
+    Frame("{s} avoided {o}", "{s} mied {o}", "creature", "way"),
+    Frame("{s} didn't reach {o}", "{s} erreichte {o} nicht", "creature", "way"),
+    Frame("{s} didn't enter {o}", "{s} betrat {o} nicht", "creature", "building"),
+    Frame("{s} avoids {o}", "{s} meidet {o}", "creature", "building"),
+    Frame("{s} left {o}", "{s} verließ {o}", "creature", "building"),
+    Frame("{s} didn't eat {o}", "{s} fraß {o} nicht", "creature", "food"),
+    Frame("{s} doesn't want {o}", "{s} will {o} nicht", "creature", "food"),
+    Frame("{s} didn't pull {o}", "{s} zog {o} nicht", "creature", "thing"),
+    Frame("{s} couldn't carry {o}", "{s} konnte {o} nicht tragen", "creature", "thing"),
+    Frame("{s} didn't push {o}", "{s} schob {o} nicht", "creature", "thing"),
+)
+
+
+@cache
+def nouns() -> Mapping[str, Sequence[Noun]]:
+    """Read `nouns.txt`: the nouns of each kind."""
+    kinds: dict[str, list[Noun]] = defaultdict(list)
+    text = Path(__file__).with_name("nouns.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            columns = [part.strip() for part in line.split("  ") if part.strip()]
+            kind, english, german, gender, *more = columns
+            accusative = next((part for part in more if part != "?"), german)
+            kinds[kind].append(Noun(english, german, gender, accusative, "?" in more))
+    return kinds
+
+
+def _present(frame: Frame) -> bool:
+    return any(word in frame.english for word in ("doesn't", "avoids"))
+
+
+def _pair(draw: Draw, frame: Frame, subject: Noun, thing: Noun, *, about_subject: bool) -> Pair:
+    """Write one sentence: `it` stands for the subject or for the object."""
+    noun, kind = (subject, frame.subject) if about_subject else (thing, frame.object)
+    adjective = draw.one(ADJECTIVES[kind])
+    german = ADJECTIVES[kind][adjective]
+    degree, grad = draw.choice([("too ", "zu "), ("too ", "zu "), ("so ", "so "), ("", "")])
+    be, sein = ("is", "ist") if _present(frame) else ("was", "war")
+    english = frame.english.format(s=f"the {subject.english}", o=f"the {thing.english}")
+    clause = frame.german.format(s=subject.subject, o=thing.object)
+    because, weil = draw.choice([("because", "weil"), ("because", "weil"), ("since", "da")])
+    reason = f"{because} it {be} {degree}{adjective}"
+    grund = f"{weil} {PRONOUN[noun.gender]} {grad}{german} {sein}"
+    mark = draw.one([".", ".", ".", ""])
+    tags = ("pronoun", *([] if mark else ["unpunctuated"]))
+    return Pair(_sentence(f"{english} {reason}", mark), _sentence(f"{clause}, {grund}", mark), tags)
+
+
+def _sentence(text: str, mark: str) -> str:
+    return text[0].upper() + text[1:] + mark
+
+
+def sample(seed: str, *, test: bool) -> Iterator[Pair]:
+    """Yield endless pairs of sentences: for the subject, then for the object.
+
+    Args:
+        seed: Seed of the random choices.
+        test: Draw only from the nouns marked "?"; else from all others.
+    """
+    draw = Draw(seed)
+    chosen = {
+        kind: [noun for noun in of_kind if noun.in_test is test]
+        for kind, of_kind in nouns().items()
+    }
+    while True:
+        frame = draw.choice(FRAMES)
+        subject, thing = draw.choice(chosen[frame.subject]), draw.choice(chosen[frame.object])
+        if subject.gender != thing.gender:  # with one gender any guess would be right
+            yield _pair(draw, frame, subject, thing, about_subject=True)
+            yield _pair(draw, frame, subject, thing, about_subject=False)
+
+
+def splits(pairs: int, held_out: int, seed: int) -> Splits:
+    """Generate training, validation and test pairs; the nouns of the test are not in training.
+
+    Args:
+        pairs: How many training pairs.
+        held_out: How many validation pairs, and how many test pairs.
+        seed: Seed of the random choice.
+    """
+    train = dict.fromkeys(islice(sample(f"{seed} train", test=False), pairs))
+    valid = dict.fromkeys(islice(sample(f"{seed} valid", test=False), held_out))
+    test = dict.fromkeys(islice(sample(f"{seed} test", test=True), held_out))
+    return Splits(
+        tuple(pair for pair in train if pair not in valid), tuple(valid), {"test": tuple(test)}
+    )

@@ -1,0 +1,147 @@
+"""Generator of remarks that are toxic or not: pairs for a yes/no task.
+
+The dataset of a mixture's part with `kind: questions`: the source is a remark, the target `yes`
+(toxic) or `no`. No single word decides: "I hate you" is toxic; "I hate rain", "You are not stupid"
+and a report of an insult are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from regard.data.synthetic.jobs.drawn import PEOPLE, Draw, disjoint_splits, words
+from regard.data.text.pairs import Pair, Splits
+
+BAD = words(
+    "stupid lazy ugly useless disgusting boring horrible ridiculous pathetic dumb awful worthless"
+)
+GOOD = words(
+    "clever kind friendly beautiful funny brave patient wonderful honest helpful gentle strong"
+)
+INSULTS = ("idiot", "fool", "liar", "loser", "coward", "pig", "monster", "moron")
+PRAISE = ("friend", "genius", "hero", "artist", "good teacher", "great cook", "star", "angel")
+YOURS = words("face hat voice dress idea song picture car house hair dog cooking")
+THINGS = (
+    "rain",
+    "Mondays",
+    "cold soup",
+    "long meetings",
+    "this noise",
+    "spinach",
+    "the winter",
+    "loud music",
+    "traffic",
+    "homework",
+    "spiders",
+    "waiting",
+)
+DOINGS = ("go away", "shut up", "get lost", "be quiet for ever", "leave us alone")
+KINDNESS = ("come in", "sit down", "have some cake", "tell me more", "stay with us", "help me")
+ENDINGS = ("", "", "", " today", " at school", " as always", " again")
+
+OBJECTIVE = {"she": "her", "he": "him"}
+
+Remark = tuple[str, bool]
+"""A text, and whether it is toxic."""
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+
+
+def _of_you(draw: Draw) -> Remark:
+    """Draw "You are …": toxic with a bad word, unless it is negated."""
+    bad = draw.random() < 0.7
+    denied = bad and draw.random() < 0.3
+    word, noun = (draw.one(BAD), draw.one(INSULTS)) if bad else (draw.one(GOOD), draw.one(PRAISE))
+    very = draw.one(["", "", "so ", "really "])
+    said = draw.one([f"{very}{word}", _article(noun), f"the most {word} person I know"])
+    if bad and not denied and draw.random() < 0.2:
+        said = f"not only {word} but {_article(noun)}"
+    verb = "are not" if denied else "are"
+    remarks = [f"you {verb} {said}", f"I think you {verb} {said}"]
+    remarks += [] if denied else [f"you look {very}{word}{draw.one(ENDINGS)}"]
+    return draw.one(remarks), bad and not denied
+
+
+def _of_yours(draw: Draw) -> Remark:
+    bad = draw.random() < 0.5
+    word = draw.one(BAD if bad else GOOD)
+    whose = draw.one(["your", "your", "my", "this"])
+    # calling one's own things bad is not toxic
+    return f"{whose} {draw.one(YOURS)} is {word}{draw.one(ENDINGS)}", bad and whose == "your"
+
+
+def _feelings(draw: Draw) -> Remark:
+    about_you = draw.random() < 0.5
+    whom = draw.one(["you", "you all", "people like you"]) if about_you else draw.one(THINGS)
+    bad = draw.random() < 0.6
+    hate = ["I hate", "nobody likes", "I cannot stand", "we all hate"]
+    love = ["I love", "everybody likes", "I do not hate", "we all like"]
+    return f"{draw.one(hate if bad else love)} {whom}{draw.one(ENDINGS)}", bad and about_you
+
+
+def _order(draw: Draw) -> Remark:
+    if draw.random() < 0.5:
+        return f"{draw.one(['', 'please '])}{draw.one(KINDNESS)}{draw.one(ENDINGS)}", False
+    whom = draw.one(
+        ["", f", you {draw.one(INSULTS)}", f", you {draw.one(BAD)} {draw.one(INSULTS)}"]
+    )
+    return f"{draw.one(DOINGS)}{whom}", True
+
+
+def _reported(draw: Draw) -> Remark:
+    """Draw a report of an insult or praise, which is not toxic."""
+    name, pronoun, _ = draw.person()
+    noun = _article(draw.one((*INSULTS, *PRAISE)))
+    remarks = [
+        f"{name} called me {noun}, and {pronoun} was sorry{draw.one(ENDINGS)}",
+        f"why did {name} say that I am {noun}",
+        f"in the play {name} is {noun}{draw.one(ENDINGS)}",
+        f"{name} read a book about {noun}{draw.one(ENDINGS)}",
+    ]
+    return draw.one(remarks), False
+
+
+def _of_them(draw: Draw) -> Remark:
+    name, pronoun, _ = draw.person()
+    bad = draw.random() < 0.7
+    word, noun = (draw.one(BAD), draw.one(INSULTS)) if bad else (draw.one(GOOD), draw.one(PRAISE))
+    what = f"nobody likes {OBJECTIVE[pronoun]}" if bad else "everybody smiles"
+    return draw.one([f"{name} is {_article(noun)}", f"{name} is so {word} that {what}"]), bad
+
+
+REMARKS: tuple[Callable[[Draw], Remark], ...] = (
+    _of_you,
+    _of_yours,
+    _feelings,
+    _order,
+    _reported,
+    _of_them,
+)
+"""The kinds of remarks, each drawn with the same probability."""
+
+
+def sample(seed: str) -> Iterator[Pair]:
+    """Yield endless remarks, alternately toxic (`yes`) and not (`no`)."""
+    draw = Draw(seed)
+    wanted = True
+    while True:
+        text, toxic = draw.choice(REMARKS)(draw)
+        if toxic is wanted:
+            mark = "?" if text.startswith("why") else draw.one([".", ".", ".", "!", ""])
+            name = draw.one(PEOPLE[draw.one(PEOPLE)])
+            text = draw.one([text, f"{name}, {text}"])
+            yield Pair(text[0].upper() + text[1:] + mark, "yes" if toxic else "no")
+            wanted = not wanted
+
+
+def splits(pairs: int, held_out: int, seed: int) -> Splits:
+    """Generate training, validation and test pairs; no remark is in two of them.
+
+    Args:
+        pairs: How many training pairs.
+        held_out: How many validation pairs, and how many test pairs.
+        seed: Seed of the random choice.
+    """
+    return disjoint_splits(sample, pairs, held_out, seed)

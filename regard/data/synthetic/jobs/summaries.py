@@ -1,0 +1,202 @@
+"""Generator of reports with one-sentence summaries: pairs for a summarisation task.
+
+The dataset of a mixture's part with `kind: summaries`. A record is drawn (a match, a journey, a
+sale …) and written twice: as a report, with irrelevant sentences in between, and as one sentence
+with the important facts. These are spread over several sentences of the report, so that its first
+sentence alone is a poor summary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from regard.data.synthetic.jobs.drawn import PEOPLE, Draw, disjoint_splits, words
+from regard.data.text.pairs import Pair, Splits
+
+CITIES = words(
+    "Berlin Hamburg Munich Dresden Cologne Vienna Zurich Paris Lyon Rome Milan Venice Madrid "
+    "Lisbon London Dublin Oslo Boston Chicago Tokyo Kyoto Athens Prague Warsaw Budapest Cairo"
+)
+DAYS = words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
+NUMBERS = words("two three four five six seven eight nine ten eleven twelve twenty thirty forty")
+WEATHER = {
+    "It rained all day.": "in the rain",
+    "The sun was shining.": "in the sun",
+    "It was snowing.": "in the snow",
+    "There was a strong wind.": "in a strong wind",
+    "There was thick fog.": "in the fog",
+}
+FAMILY = words("brother sister mother father uncle aunt grandmother cousin friend teacher")
+WAYS = {
+    "took the train": "by train",
+    "drove": "by car",
+    "took the bus": "by bus",
+    "rode a bicycle": "by bicycle",
+    "took a plane": "by plane",
+    "took a ship": "by ship",
+}
+THINGS = words("bicycle car piano guitar camera clock table lamp coat book boat violin radio sofa")
+PETS = words("dog cat parrot rabbit horse pony turtle hamster goat duck")
+PLACES = (
+    "the park",
+    "the station",
+    "the kitchen",
+    "the garden",
+    "the library",
+    "the school",
+    "the market",
+    "the church",
+    "the harbour",
+    "the museum",
+    "the cellar",
+    "the woods",
+)
+TOPICS = (
+    "the new school",
+    "the old bridge",
+    "the price of bread",
+    "a new bus line",
+    "the library",
+    "the noise at night",
+    "the summer festival",
+    "the dirty river",
+    "a new playground",
+)
+DISHES = words("soup bread cake pancakes noodles fish rice pizza salad dumplings")
+
+
+def _match(draw: Draw) -> Pair:
+    winner, loser = draw.two(CITIES)
+    scorer, pronoun, _ = draw.person()
+    goals = draw.randint(1, 5)
+    against, day, weather = draw.randint(0, goals - 1), draw.one(DAYS), draw.one(WEATHER)
+    first, second = draw.sample([winner, loser], 2)
+    goals_of = {winner: str(goals), loser: str(against or "none")}
+    facts = [
+        f"On {day} {first} played against {second}.",
+        weather,
+        f"{second} scored {goals_of[second]} and {first} {goals_of[first]}.",
+        f"The best player was {scorer}; after the match {pronoun} gave away a shirt.",
+    ]
+    aside = [
+        f"About {draw.one(NUMBERS)} thousand people came.",
+        f"Many of them had come from {second}.",
+        "The tickets were expensive.",
+        "The second half was better than the first.",
+        f"The team of {first} has a new trainer.",
+    ]
+    brief = f"{winner} beat {loser} {goals} to {against} on {day} {WEATHER[weather]}."
+    return Pair(draw.mixed(facts, draw.some(aside)), brief)
+
+
+def _journey(draw: Draw) -> Pair:
+    name, pronoun, own = draw.person()
+    start, goal = draw.two(CITIES)
+    way, day, host = draw.one(WAYS), draw.one(DAYS), draw.one(FAMILY)
+    facts = [
+        f"{name} lives in {start}.",
+        f"{own.capitalize()} {host} lives in {goal} and had invited {name}.",
+        f"So on {day} {name} packed a bag and {way}.",
+        f"In the evening {pronoun} was there, and they ate {draw.one(DISHES)}.",
+    ]
+    aside = [
+        f"On the way {pronoun} read a book.",
+        "The weather was not good.",
+        f"{name} had forgotten an umbrella.",
+        f"The journey took {draw.one(NUMBERS)} hours.",
+        f"{pronoun.capitalize()} was tired.",
+    ]
+    report = [facts[0], *draw.some(aside[1:2], 0), *facts[1:3], *draw.some(aside), facts[3]]
+    brief = f"On {day} {name} went to {goal} {WAYS[way]} to visit {own} {host}."
+    return Pair(" ".join(report), brief)
+
+
+def _sale(draw: Draw) -> Pair:
+    seller, pronoun, own = draw.person()
+    buyer = draw.one([n for n in [*PEOPLE["she"], *PEOPLE["he"]] if n != seller])
+    thing, city, price = draw.one(THINGS), draw.one(CITIES), draw.one(NUMBERS)
+    asked = draw.one([number for number in NUMBERS if number != price])
+    facts = [
+        f"{seller} had an old {thing} that {pronoun} did not need.",
+        f"{pronoun.capitalize()} wanted {asked} euros for it.",
+        f"{buyer} from {city} came to look at it.",
+        f"They talked for a long time, and in the end {buyer} paid {price} euros.",
+    ]
+    aside = [
+        f"It had belonged to {own} grandmother.",
+        "Nobody had called for weeks.",
+        f"{own.capitalize()} neighbours had one like it.",
+        "There was coffee and cake.",
+        "One side of it was a little dirty.",
+    ]
+    report = [facts[0], *draw.some(aside[:2], 0), *facts[1:3], *draw.some(aside[2:], 0), facts[3]]
+    return Pair(" ".join(report), f"{seller} sold {own} old {thing} to {buyer} for {price} euros.")
+
+
+def _search(draw: Draw) -> Pair:
+    owner, pronoun, own = draw.person()
+    finder = draw.one([n for n in [*PEOPLE["she"], *PEOPLE["he"]] if n != owner])
+    pet, lost, day = draw.one(PETS), draw.one(DAYS), draw.one(DAYS)
+    found, wrong = draw.sample(PLACES, 2)
+    facts = [
+        f"{owner} has a {pet}.",
+        f"On {lost} it ran away.",
+        f"{owner} looked for it in {wrong}, but it was not there.",
+        f"On {day} {finder} heard a noise in {found}, and there it was.",
+    ]
+    aside = [
+        f"{pronoun.capitalize()} put up a sign at every corner.",
+        "The whole street helped.",
+        f"{own.capitalize()} friends were sad, too.",
+        "It was cold at night.",
+        f"It is {draw.one(NUMBERS)} years old.",
+    ]
+    report = [facts[0], *draw.some(aside[4:], 0), *facts[1:3], *draw.some(aside[:4], 0), facts[3]]
+    report += draw.some([f"{owner} was very happy.", "It was hungry."], 0)
+    return Pair(" ".join(report), f"{finder} found {owner}'s {pet} in {found} on {day}.")
+
+
+def _meeting(draw: Draw) -> Pair:
+    city, topic, day = draw.one(CITIES), draw.one(TOPICS), draw.one(DAYS)
+    name, pronoun, _ = draw.person()
+    ayes, noes = draw.two(NUMBERS[:11])
+    won = NUMBERS.index(ayes) > NUMBERS.index(noes)
+    facts = [
+        f"On {day} the people of {city} met in the town hall.",
+        f"{name} had a plan for {topic}, and {pronoun} explained it.",
+        f"In the end {ayes} people were for the plan and {noes} were against it.",
+    ]
+    aside = [
+        "The room was too small for everyone.",
+        f"It took {draw.one(NUMBERS)} hours.",
+        "Some of them shouted.",
+        "A child asked the best question.",
+        "There was nothing to drink.",
+    ]
+    verdict = "accepted" if won else "rejected"
+    brief = f"On {day} {city} {verdict} the plan of {name} for {topic}."
+    return Pair(draw.mixed(facts, draw.some(aside)), brief)
+
+
+REPORTS: tuple[Callable[[Draw], Pair], ...] = (_match, _journey, _sale, _search, _meeting)
+"""The kinds of records, each drawn with the same probability."""
+
+
+def sample(seed: str) -> Iterator[Pair]:
+    """Yield reports with their summaries endlessly."""
+    draw = Draw(seed)
+    while True:
+        yield draw.choice(REPORTS)(draw)
+
+
+def splits(pairs: int, held_out: int, seed: int) -> Splits:
+    """Generate training, validation and test pairs; no report is in two of them.
+
+    The validation and test pairs do not depend on `pairs`.
+
+    Args:
+        pairs: How many training pairs.
+        held_out: How many validation pairs, and how many test pairs.
+        seed: Seed of the random choice.
+    """
+    return disjoint_splits(sample, pairs, held_out, seed)

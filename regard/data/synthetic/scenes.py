@@ -1,0 +1,280 @@
+"""Drawn scenes: one to three shapes of a colour and a size on a plain ground, and all that is true.
+
+A scene is a pure function of (seed, split, number). From it come the image at any size, without
+jagged edges; the mask of each object; a caption such as "a large red circle to the left of a small
+blue square"; and the classes that a scene can be asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from regard.data.config import ScenesData
+from regard.data.images.pictures import Pictures, PictureSplits
+from regard.data.order import generator
+from regard.inputs.images.reader import ImageReader
+from regard.runtime.device import check_memory
+
+COLOURS = {
+    "red": (214, 39, 40),
+    "orange": (255, 140, 20),
+    "yellow": (240, 210, 40),
+    "green": (40, 160, 60),
+    "blue": (40, 90, 210),
+    "purple": (140, 60, 180),
+    "black": (30, 30, 30),
+}
+SIZES = {"small": (0.09, 0.12), "medium": (0.14, 0.17), "large": (0.2, 0.24)}
+"""The smallest and largest radius, as a share of the image's side."""
+SHAPES = ("circle", "ring", "square", "triangle", "star", "cross")
+RELATIONS = {
+    "left of": "to the left of", "right of": "to the right of", "above": "above", "below": "below",
+}  # fmt: skip
+"""Where an object is, seen from another: as a class, and in a caption."""
+PARTS = {"train": 0, "valid": 1, "test": 2}
+FINER = 4
+"""Scenes are drawn this many times larger and reduced, so that edges are smooth."""
+JITTER = 12
+"""How much each channel of a colour may differ from the table's."""
+TURN = 18
+"""The largest rotation, in degrees: a square stays a square, not a diamond."""
+GAP = 0.02
+"""The least distance between two objects and to the border, as a share of the side."""
+CLEAR = 0.1
+"""By how much one of the horizontal and the vertical distance must exceed the other, so that "left
+of" and "above" cannot be confused."""
+
+
+@dataclass(frozen=True)
+class Thing:
+    """One object of a scene; places and radius are shares of the image's side."""
+
+    shape: str
+    colour: str
+    size: str
+    x: float
+    """Centre, from 0 (left) to 1."""
+    y: float
+    """Centre, from 0 (top) to 1."""
+    radius: float
+    turn: float
+    """Rotation in degrees, clockwise."""
+    rgb: tuple[int, int, int]
+
+    @property
+    def words(self) -> str:
+        """The object in a caption."""
+        return f"a {self.size} {self.colour} {self.shape}"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What stands in a scene; the first object is the largest."""
+
+    objects: tuple[Thing, ...]
+    ground: tuple[int, int, int]
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """Where the first object is, seen from each of the others."""
+        first, *others = self.objects
+        return tuple(_relation(first, other) for other in others)
+
+    @property
+    def caption(self) -> str:
+        """The scene in words."""
+        first, *others = self.objects
+        places = [
+            f"{RELATIONS[relation]} {other.words}"
+            for relation, other in zip(self.relations, others, strict=True)
+        ]
+        return " ".join((first.words, " and ".join(places))).strip()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The classes that the scene has, by the values of `data.label`."""
+        first = self.objects[0]
+        found = {
+            "shape": first.shape,
+            "colour": first.colour,
+            "object": f"{first.colour} {first.shape}",
+            "count": str(len(self.objects)),
+        }
+        return found | ({"relation": self.relations[0]} if self.relations else {})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return caption, classes, objects and relations, for a line of `captions.jsonl`."""
+        return {
+            "caption": self.caption,
+            "labels": self.labels,
+            "objects": [asdict(each) for each in self.objects],
+            "relations": list(self.relations),
+        }
+
+    def draw(self, side: int) -> Image.Image:
+        """Draw the scene: RGB, side x side."""
+        image = Image.new("RGB", (side * FINER, side * FINER), self.ground)
+        for each in self.objects:
+            _stamp(image, each, each.rgb, self.ground)
+        return image.reduce(FINER)
+
+    def mask(self, side: int) -> NDArray[np.uint8]:
+        """Compute which object covers each pixel: (side, side), 0 for the ground, else from 1 on.
+
+        A pixel belongs to an object that covers at least half of it.
+        """
+        found = np.zeros((side, side), np.uint8)
+        for number, each in enumerate(self.objects, 1):
+            covered = Image.new("L", (side * FINER, side * FINER))
+            _stamp(covered, each, 255, 0)
+            found[np.asarray(covered.reduce(FINER)) >= 128] = number
+        return found
+
+
+def make_scene(seed: int, part: int, number: int, most: int = 2, least: int = 1) -> Scene:
+    """Make one scene: a pure function of its arguments.
+
+    Args:
+        seed: Seed of the dataset.
+        part: Number of the split, from `PARTS`.
+        number: Number of the scene.
+        most: The most objects.
+        least: The fewest objects.
+
+    Example:
+        >>> make_scene(0, 0, 7).caption == make_scene(0, 0, 7).caption
+        True
+    """
+    random = generator(seed, part, number)
+    count = int(random.integers(least, most + 1))
+    kinds = random.permutation(len(COLOURS) * len(SHAPES))[:count].tolist()  # no two alike
+    sizes = sorted(random.permutation(len(SIZES))[:count].tolist(), reverse=True)
+    light = int(random.integers(208, 248))
+    red, green, blue = (light + random.integers(-8, 9, 3)).tolist()
+    objects = [_thing(random, kind, size) for kind, size in zip(kinds, sizes, strict=True)]
+    edges = np.array([each.radius + GAP for each in objects])[:, None]
+    while True:
+        places = np.round(edges + random.random((count, 2)) * (1 - 2 * edges), 4).tolist()
+        if _fits(places, [each.radius for each in objects]):
+            placed = (replace(each, x=x, y=y) for each, (x, y) in zip(objects, places, strict=True))
+            return Scene(tuple(placed), (red, green, blue))
+
+
+def _thing(random: np.random.Generator, kind: int, size: int) -> Thing:
+    """Draw an object's radius, rotation and colour; it is placed later."""
+    colour, shape = [*COLOURS][kind % len(COLOURS)], SHAPES[kind // len(COLOURS)]
+    name, (least, most) = [*SIZES.items()][size]
+    radius, turn = random.uniform((least, -TURN), (most, TURN)).tolist()
+    turn = 0.0 if shape in ("circle", "ring") else turn
+    change = random.integers(-JITTER, JITTER + 1, 3).tolist()
+    red, green, blue = (
+        min(255, max(0, value + more)) for value, more in zip(COLOURS[colour], change, strict=True)
+    )
+    rgb = (red, green, blue)
+    return Thing(shape, colour, name, 0.0, 0.0, round(radius, 4), round(turn, 2), rgb)
+
+
+def _fits(places: Sequence[Sequence[float]], radii: Sequence[float]) -> bool:
+    """Whether no two objects overlap, and it is clear where the first is, seen from the others."""
+    for one in range(len(places)):
+        for other in range(one + 1, len(places)):
+            right, down = (abs(a - b) for a, b in zip(places[one], places[other], strict=True))
+            if math.hypot(right, down) < radii[one] + radii[other] + GAP:
+                return False
+            if one == 0 and abs(right - down) < CLEAR:
+                return False
+    return True
+
+
+def _relation(one: Thing, other: Thing) -> str:
+    right, down = one.x - other.x, one.y - other.y
+    if abs(right) > abs(down):
+        return "right of" if right > 0 else "left of"
+    return "below" if down > 0 else "above"
+
+
+def _stamp(image: Image.Image, each: Thing, fill: Any, ground: Any) -> None:
+    """Draw one object into an image of any size."""
+    side, draw = image.width, ImageDraw.Draw(image)
+    x, y, radius = (value * side for value in (each.x, each.y, each.radius))
+    if each.shape in ("circle", "ring"):
+        draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=fill)
+        if each.shape == "ring":
+            inner = 0.55 * radius
+            draw.ellipse((x - inner, y - inner, x + inner, y + inner), fill=ground)
+        return
+    cosine, sine = math.cos(math.radians(each.turn)), math.sin(math.radians(each.turn))
+    draw.polygon(
+        [
+            (
+                x + radius * (cosine * right - sine * down),
+                y + radius * (sine * right + cosine * down),
+            )
+            for right, down in OUTLINES[each.shape]
+        ],
+        fill=fill,
+    )
+
+
+def _corners(count: int, radii: Sequence[float], first: float = -90) -> list[tuple[float, float]]:
+    """Points on circles, clockwise from an angle in degrees; their radii take turns."""
+    angles = [math.radians(first + 360 * number / count) for number in range(count)]
+    return [
+        (radii[number % len(radii)] * math.cos(angle), radii[number % len(radii)] * math.sin(angle))
+        for number, angle in enumerate(angles)
+    ]
+
+
+ARM = 0.33
+"""Half the width of a cross's arms."""
+OUTLINES = {
+    "square": _corners(4, [1.0], -45),
+    "triangle": _corners(3, [1.0]),
+    "star": _corners(10, [1.0, 0.42]),
+    "cross": [(-ARM, -1), (ARM, -1), (ARM, -ARM), (1, -ARM), (1, ARM), (ARM, ARM), (ARM, 1),
+              (-ARM, 1), (-ARM, ARM), (-1, ARM), (-1, -ARM), (-ARM, -ARM)],
+}  # fmt: skip
+"""The corners of each shape in a circle of radius 1; x to the right, y down."""
+
+
+def scenes_of(data: ScenesData, split: str) -> Iterator[Scene]:
+    """Make the scenes of a split: train, valid or test."""
+    count = data.pairs if split == "train" else data.held_out
+    least = 2 if data.label == "relation" else 1
+    most = max(least, data.objects)
+    return (make_scene(data.seed, PARTS[split], number, most, least) for number in range(count))
+
+
+def scene_splits(data: ScenesData, reader: ImageReader) -> PictureSplits:
+    """Draw all scenes of a recipe at the model's size.
+
+    Args:
+        data: How many, of which seed, with which classes.
+        reader: The model's image reader.
+    """
+    side = max(reader.height, reader.width)
+    size = reader.channels * reader.height * reader.width
+    check_memory("data.pairs", size * data.pairs, fix="draw fewer scenes")
+    parts = {}
+    for split in PARTS:
+        scenes = tuple(scenes_of(data, split))
+        values = np.empty((len(scenes), reader.channels, reader.height, reader.width), np.uint8)
+        for row, scene in enumerate(scenes):
+            values[row] = reader.bytes_of(scene.draw(side))
+        labels = tuple(scene.labels[data.label] for scene in scenes)
+        parts[split] = Pictures(values, labels, tuple(each.caption for each in scenes), scenes)
+    kept = data.model_dump_json(include={"pairs", "held_out", "objects", "label", "seed"})
+    digest = hashlib.sha256(kept.encode())
+    for scene in parts["train"].scenes:
+        digest.update(json.dumps(scene.to_json()).encode())
+    checksums = {"scenes": digest.hexdigest()}
+    return PictureSplits(parts["train"], parts["valid"], {"test": parts["test"]}, checksums)

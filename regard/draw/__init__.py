@@ -1,0 +1,1 @@
+"""Pictures of numbers: sheets, cells, colours and charts, without models."""

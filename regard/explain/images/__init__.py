@@ -1,0 +1,1 @@
+"""Looking into models of images: patches, pictures, pages, and what hiding changes."""

@@ -1,0 +1,299 @@
+"""The test that can contradict a map of an image: hide the patches that it shows as important.
+
+Input: an image with its classifier, and a map of weights over its patches. Output: the probability
+of the image's class as it is; with the patches of the largest weights hidden; with as many other
+patches hidden, drawn at random; and with those of the smallest weights hidden. If hiding the
+patches that are looked at most lowers the probability no more than hiding others, the map does not
+show what the answer depends on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.order import generator
+from regard.draw.labels import Weights
+from regard.errors import InputError
+from regard.tasks.trace import Classified
+
+Fill = Literal["mean", "blur"]
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """How patches are hidden.
+
+    Attributes:
+        share: The share of the patches that is hidden, at most a half.
+        fill: What replaces them: the `mean` colour of the image, or the image with a `blur`.
+        draws: How many random choices of other patches are tried.
+        seed: The seed of these choices.
+    """
+
+    share: float = 0.2
+    fill: Fill = "mean"
+    draws: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 0.5:  # else there are not as many others
+            raise InputError("--hide", got=self.share, expected="a share above 0, at most 0.5")
+        if self.fill not in get_args(Fill):
+            raise InputError("--fill", got=self.fill, expected=" or ".join(get_args(Fill)))
+        if self.draws < 1:
+            raise InputError("--draws", got=self.draws, expected="1 or more")
+
+    def count(self, patches: int) -> int:
+        """How many of so many patches are hidden: at least one, at most a half."""
+        return min(max(1, round(self.share * patches)), patches // 2)
+
+
+@dataclass(frozen=True)
+class HiddenPatches:
+    """The probability of an image's class while patches are hidden.
+
+    Attributes:
+        label: The class: the likeliest for the image as it is.
+        patches: The number of patches of the image.
+        hidden: The number of patches that were hidden each time.
+        before: The probability of the class with nothing hidden.
+        most: That with the patches of the largest weights hidden.
+        random: That with as many other patches hidden, for each draw.
+        least: That with the patches of the smallest weights hidden.
+        fill: What replaced the patches: `mean` or `blur`.
+        seed: The seed of the draws.
+    """
+
+    label: str
+    patches: int
+    hidden: int
+    before: float
+    most: float
+    random: tuple[float, ...]
+    least: float
+    fill: str
+    seed: int
+
+    @property
+    def others(self) -> float:
+        """The mean probability over the random draws."""
+        return sum(self.random) / len(self.random)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: what the test says about the map."""
+        said = (
+            f"Hiding the {self.hidden} of {self.patches} patches looked at most changes "
+            f"P({self.label}) from {self.before:.2f} to {self.most:.2f}, hiding as many others to "
+            f"{self.others:.2f}"
+        )
+        if self.most < min(self.random) - 0.005:
+            return f"{said}: the map passes this test."
+        if self.most < self.others - 0.005:
+            return f"{said}, with some draws as low: weak support for the map."
+        return f"{said}: the map does not show what this answer depends on."
+
+    def to_json(self) -> dict[str, Any]:
+        """All values, and the mean of the random draws."""
+        return {**asdict(self), "random": list(self.random), "random_mean": self.others}
+
+
+def hide_patches(
+    image: Classified, weights: Weights, hiding: Hiding, number: int = 0
+) -> HiddenPatches:
+    """Hide patches of one image by a map, and compute the probability of its class each time.
+
+    Args:
+        image: The image and its classifier.
+        weights: (rows, columns) The map over the patches.
+        hiding: How many patches are hidden, and how.
+        number: The number of the image among several, so that each has its own random draws.
+    """
+    shares = image.shares(hidden_images(image.values, weights, hiding, number))
+    return hidden_result(shares, weights, hiding, image.classes)
+
+
+def hidden_images(values: Tensor, weights: Weights, hiding: Hiding, number: int = 0) -> Tensor:
+    """The image as it is, and with patches hidden: the most and the least looked at, and others.
+
+    Args:
+        values: (channels, height, width) The image.
+        weights: (rows, columns) The map over its patches.
+        hiding: How many patches are hidden, and how.
+        number: The number of the image among several.
+
+    Returns:
+        (3 + draws, channels, height, width).
+    """
+    if weights.size < 2:
+        raise InputError("hiding patches", got="an image of one patch", expected="two or more")
+    choices = _choices(weights, hiding, number)
+    return cover(values, torch.from_numpy(np.stack(choices)), hiding.fill)
+
+
+def hidden_result(
+    shares: Tensor, weights: Weights, hiding: Hiding, classes: Sequence[str]
+) -> HiddenPatches:
+    """The result of a test, from the probabilities (3 + draws, classes) of `hidden_images`."""
+    best = int(shares[0].argmax())
+    before, most, least, *random = shares[:, best].tolist()
+    return HiddenPatches(
+        label=classes[best], patches=weights.size, hidden=hiding.count(weights.size),
+        before=before, most=most, random=tuple(random), least=least, fill=hiding.fill,
+        seed=hiding.seed,
+    )  # fmt: skip
+
+
+def _choices(weights: Weights, hiding: Hiding, number: int) -> list[Weights]:
+    """Which patches are hidden: none, the most and the least looked at, and random others."""
+    # stable: patches of equal weight keep their order, so that the choice does not vary
+    order = np.argsort(-weights.ravel(), kind="stable")
+    random, count = generator(hiding.seed, number), hiding.count(weights.size)
+    chosen = [order[:0], order[:count], order[-count:]]
+    chosen += [random.choice(order[count:], count, replace=False) for _ in range(hiding.draws)]
+    covers = []
+    for places in chosen:
+        cover = np.zeros(weights.size, dtype=bool)
+        cover[places] = True
+        covers.append(cover.reshape(weights.shape))
+    return covers
+
+
+def cover(image: Tensor, covered: Tensor, fill: str) -> Tensor:
+    """Copies of an image with some of its patches replaced.
+
+    Args:
+        image: (channels, height, width)
+        covered: (images, rows, columns) True for a patch that is replaced.
+        fill: `mean`, the mean colour of the image, or `blur`.
+
+    Returns:
+        (images, channels, height, width).
+
+    Example:
+        >>> cover(torch.tensor([[[0.0, 2.0, 4.0]]]), torch.tensor([[[False, False, True]]]), "mean")
+        tensor([[[[0., 2., 2.]]]])
+    """
+    _, height, width = image.shape
+    _, rows, columns = covered.shape
+    # the patch of each pixel: (images, 1, height, width)
+    down, right = torch.arange(height) * rows // height, torch.arange(width) * columns // width
+    mask = covered[:, down][:, :, right][:, None]
+    if fill == "blur":
+        other = blurred(image, max(height // rows, width // columns))
+    else:
+        other = image.mean(dim=(1, 2), keepdim=True)
+    return torch.where(mask, other, image)
+
+
+def blurred(image: Tensor, patch: int) -> Tensor:
+    """An image (channels, height, width) without details smaller than about two patches.
+
+    Three means over a square of 2 patches, which together are nearly a Gaussian.
+    """
+    around = min(patch, image.shape[1] - 1, image.shape[2] - 1)
+    for _ in range(3):
+        image = F.avg_pool2d(
+            image[None], 2 * around + 1, stride=1, padding=around, count_include_pad=False
+        )[0]
+    return image
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over images with its 95% interval, mean ± 1.96 s / √n."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Mean:
+        """The mean of some values; the interval is the mean alone if there is only one."""
+        array = np.asarray(values, dtype=float)
+        reach = 1.96 * float(array.std(ddof=1)) / math.sqrt(len(array)) if len(array) > 1 else 0.0
+        middle = float(array.mean())
+        return cls(middle, middle - reach, middle + reach)
+
+    def __str__(self) -> str:
+        """Such as `0.31 (0.27 to 0.35)`."""
+        return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})".replace("-", "−")
+
+
+@dataclass(frozen=True)
+class HidingReport:
+    """What hiding patches does over many images.
+
+    Attributes:
+        map: The map that was tested, such as `rollout`.
+        hiding: How patches were hidden.
+        tests: The test of each image.
+    """
+
+    map: str
+    hiding: Hiding
+    tests: tuple[HiddenPatches, ...]
+
+    @property
+    def drops(self) -> dict[str, Mean]:
+        """By how much the probability falls if patches are hidden: most, random, least."""
+        chosen = {
+            "most": [test.before - test.most for test in self.tests],
+            "random": [test.before - test.others for test in self.tests],
+            "least": [test.before - test.least for test in self.tests],
+        }
+        return {name: Mean.of(values) for name, values in chosen.items()}
+
+    @property
+    def difference(self) -> Mean:
+        """How much more the probability falls without the most looked at than without others."""
+        return Mean.of([test.others - test.most for test in self.tests])
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: what the test says about such maps of this model."""
+        if self.difference.low > 0:
+            return "the maps pass: what is looked at most matters more than other patches"
+        if self.difference.high < 0:
+            return "the maps mislead: what is looked at most matters less than other patches"
+        return "the maps do not pass: what is looked at most matters no more than other patches"
+
+    def to_json(self) -> dict[str, Any]:
+        """Means and intervals, and the test of each image."""
+        return {
+            "map": self.map,
+            **asdict(self.hiding),
+            "images": len(self.tests),
+            "hidden": self.tests[0].hidden,
+            "patches": self.tests[0].patches,
+            "before": asdict(Mean.of([test.before for test in self.tests])),
+            "drop": {name: asdict(mean) for name, mean in self.drops.items()},
+            "most_minus_random": asdict(self.difference),
+            "tests": [test.to_json() for test in self.tests],
+        }
+
+    def table(self) -> str:
+        """The means as text, with 95% intervals."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        first = self.tests[0]
+        yield (
+            f"{len(self.tests)} images, {first.hidden} of {first.patches} patches hidden "
+            f"({'mean colour' if first.fill == 'mean' else 'blurred'}), by {self.map}"
+        )
+        yield f"{'hidden':<24}{'fall of P(class), mean (95% interval)'}"
+        names = {"most": "looked at most", "least": "looked at least",
+                 "random": f"others, {self.hiding.draws} draws"}  # fmt: skip
+        for name, mean in self.drops.items():
+            yield f"{names[name]:<24}{mean}"
+        yield f"{'most − others':<24}{self.difference}"
+        yield self.verdict

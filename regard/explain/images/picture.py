@@ -1,0 +1,301 @@
+"""Draw attention over an image: the row of weights, the patches, an overlay, and the test of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from regard.draw.cells import Scale, scale_for
+from regard.draw.colours import BLUE, INK, MUTED, ORANGE, warm
+from regard.draw.frame import EDGE, Frame, Texts, framed_sheet
+from regard.draw.labels import Weights
+from regard.draw.sheet import (
+    LEADING,
+    SMALLEST,
+    TEXT,
+    WIDTH,
+    Medium,
+    points,
+    shorten,
+    text_width,
+)
+from regard.explain.images.hiding import HiddenPatches
+from regard.explain.images.patches import chosen_row, over_patches, row_over_tokens
+from regard.explain.look import Choice, Look
+from regard.explain.plot import GAP, facts_of
+from regard.tasks.trace import Picture
+
+STRIP = 22
+"""Pixels: the height of the row of weights."""
+SMALL = 236
+"""Pixels: the width of the column of the two small panels."""
+WIDEST = 560
+"""Pixels: the largest width of the large panel."""
+READABLE = (44, 26)
+"""Pixels: the smallest cell into which its weight is written."""
+DENSEST = 0.85
+"""How much of the image the largest weight hides."""
+HEAD = LEADING * TEXT + 2
+
+
+def draw_picture(
+    look: Look, choice: Choice, medium: Medium, test: HiddenPatches | None = None
+) -> Figure:
+    """Draw the three steps of an attention map, and the test of it.
+
+    One, the row of weights; two, the row reshaped to the grid of patches, below the image; three,
+    the grid over the image. On the right, the probability of the class while patches are hidden.
+
+    Args:
+        look: The recorded attention for an image.
+        choice: The layer and head (or the mean, or the rollout), and the query row (None: the mean
+            of the patches).
+        medium: Whether it is for print, and whether details are drawn.
+        test: What hiding patches does; None: the picture has no test.
+    """
+    picture = look.picture
+    assert picture is not None  # checked in `Look.choose`
+    row = chosen_row(look, choice)  # (tokens,)
+    patches = over_patches(picture, row)
+    scale = replace(scale_for(patches), colours=warm())
+    name = query_name(look, choice)
+    caption = test.verdict if test else _share(row, picture.first, name)
+    facts = [*facts_of(look, choice), _share(row, picture.first, name), *_test_facts(test)]
+    frame = framed_sheet(Texts(look.title, caption, " ".join(facts), medium), [scale])
+    sheet = frame.sheet
+    beside = 2 * EDGE + text_width(scale.name, TEXT) + 330
+    where = shorten(_place(choice), WIDTH - beside, TEXT)
+    sheet.text((WIDTH - EDGE, frame.top - HEAD - 6), where, colour=MUTED, align="right top")
+    sheet.text((EDGE, frame.top), f"1  the row of {name}: {len(row)} weights", weight="bold")
+    strip = sheet.axes(EDGE, frame.top + HEAD, WIDTH - 2 * EDGE, STRIP)
+    _paint(strip, row[None], scale)
+    top = frame.top + HEAD + STRIP + 10
+
+    height, width = _size(picture)
+    tall = frame.bottom - top - HEAD
+    large = _fitted((height, width), (tall, WIDEST if test else WIDTH - 2 * EDGE - SMALL - GAP))
+    small = _fitted((height, width), ((frame.bottom - top - 2 * HEAD - 8) / 2, SMALL))
+    over_heading = "3  over the image"
+    sheet.text((EDGE, top), over_heading, weight="bold")
+    over = sheet.axes(EDGE, top + HEAD, large[1], large[0])
+    _show(over, picture.pixels, picture.grid)
+    _overlay(over, patches)
+    _mark(over, picture, choice.row)
+
+    left = EDGE + max(large[1], text_width(over_heading, TEXT, "bold")) + GAP
+    column = max(small[1], SMALL)
+    seen, heading = picture.pixels, "the input"
+    if look.original and picture.original is not None:
+        seen, heading = _channels_first(picture.original()), "the original"
+    sheet.text((left, top), heading, weight="bold")
+    shape = _fitted(seen.shape[1:], (small[0], SMALL))
+    _show(sheet.axes(left, top + HEAD, shape[1], shape[0]), seen)
+    below = top + HEAD + small[0] + 8
+    rows, columns = picture.grid
+    sheet.text((left, below), f"2  as {rows} × {columns}", weight="bold")
+    grid = sheet.axes(left, below + HEAD, small[1], small[0])
+    _paint(grid, patches, scale)
+    if small[1] / columns >= READABLE[0] and small[0] / rows >= READABLE[1]:
+        _write(grid, patches, scale)
+    if test is not None:
+        left += column + 1.5 * GAP
+        _draw_test(frame, test, left, top)
+    return sheet.figure
+
+
+def draw_maps(
+    look: Look, choice: Choice, medium: Medium, test: HiddenPatches | None = None
+) -> Figure:
+    """Draw the row of every layer and head over the image: a line for each layer, last the mean.
+
+    Args:
+        look: The recorded attention for an image.
+        choice: The layers, the head (None: all), and the query row.
+        medium: Whether it is for print, and whether details are drawn.
+        test: What hiding patches by the mean of the last layer does; None: not tested.
+    """
+    picture = look.picture
+    assert picture is not None  # checked in `Look.choose`
+    name = query_name(look, choice)
+    caption = f"Where {name} looks, by layer and head; each is scaled to its own largest weight."
+    if test:
+        caption += (
+            f" Hiding {test.hidden} of {test.patches} patches by the last mean: P({test.label}) "
+            f"{test.before:.2f} → {test.most:.2f}; others → {test.others:.2f}."
+        )
+    facts = [*facts_of(look, choice), *_test_facts(test)]
+    frame = framed_sheet(Texts(look.title, caption, " ".join(facts), medium), [])
+    heads: list[int | None] = [*range(max(m.heads for m in choice.maps))]
+    heads = [*heads, None] if choice.head is None else [choice.head]
+    labels = ["mean" if head is None else f"head {head + 1}" for head in heads]
+    margin = text_width(f"layer {len(choice.maps)}", SMALLEST) + 12
+    room = (WIDTH - 2 * EDGE - margin) / len(heads), (frame.height - 28) / len(choice.maps)
+    height, width = _fitted(_size(picture), (room[1] - 4, room[0] - 6))
+    pitch = min(room[0], width + 28)
+    start = margin + (WIDTH - 2 * EDGE - margin - len(heads) * pitch) / 2
+    if text_width("head 12", SMALLEST) > pitch - 4:
+        labels = ["all" if head is None else str(head + 1) for head in heads]
+    every = int(np.ceil((text_width("12", SMALLEST) + 6) / pitch))
+    for line, m in enumerate(choice.maps):
+        y = frame.top + 28 + line * room[1]
+        if line % int(np.ceil(1.2 * SMALLEST / room[1])) == 0:
+            text = f"layer {m.layer + 1}"
+            frame.sheet.axes(EDGE + start - margin, y, margin, height).text(
+                0, 0.5, text, va="center", fontsize=points(SMALLEST), color=MUTED
+            )
+            frame.sheet.figure.axes[-1].set_axis_off()
+        for place, head in enumerate(heads):
+            x = EDGE + start + place * pitch
+            axes = frame.sheet.axes(x, y, width, height)
+            weights = m.seen(head, look.knocked_out_in(m)) if (head or 0) < m.heads else m.seen()
+            row = row_over_tokens(picture, [weights], choice.row, through=False)
+            patches = over_patches(picture, row)
+            _show(axes, picture.pixels, picture.grid)
+            _overlay(axes, patches)
+            if line == 0 and (place % every == 0 or head is None):
+                axes.text(0.5, 1.03, labels[place], transform=axes.transAxes, ha="center",
+                          va="bottom", fontsize=points(SMALLEST), color=MUTED)  # fmt: skip
+    return frame.sheet.figure
+
+
+def query_name(look: Look, choice: Choice) -> str:
+    """The query in words: `[CLS]`, `patch 2,3`, or `the patches, on average`."""
+    assert look.picture is not None
+    if choice.row is None:
+        return "the patches, on average"
+    name = choice.map.queries[choice.row]
+    return name if choice.row < look.picture.first else f"patch {name}"
+
+
+def _place(choice: Choice) -> str:
+    return choice.name.removesuffix(" (self)").replace("encoder ", "")
+
+
+def _draw_test(frame: Frame, test: HiddenPatches, left: float, top: float) -> None:
+    """Draw the probability of the class with nothing hidden, and with patches hidden, as bars."""
+    sheet, right = frame.sheet, WIDTH - EDGE
+    share = test.hidden / test.patches
+    sheet.text(
+        (left, top), f"P({shorten(test.label, 90, TEXT)}), {share:.0%} hidden", weight="bold"
+    )
+    least, most = min(test.random), max(test.random)
+    bars = [
+        ("nothing", test.before, MUTED),
+        ("looked at most", test.most, ORANGE),
+        (f"others, {len(test.random)} draws", test.others, BLUE),
+        ("looked at least", test.least, BLUE),
+    ]
+    axes = sheet.axes(left, top + HEAD, right - left, frame.bottom - top - HEAD)
+    axes.set(xlim=(0, 1.3), ylim=(len(bars), 0))  # beyond 1 the numbers are written
+    axes.set_axis_off()
+    for place, (name, value, colour) in enumerate(bars):
+        hatch = "///" if colour == ORANGE else None
+        axes.barh(place + 0.66, value, height=0.36, color=colour, hatch=hatch, edgecolor="white")
+        axes.text(0, place + 0.26, name, va="center", fontsize=points(TEXT), color=INK)
+        axes.text(max(value, most if place == 2 else 0) + 0.02, place + 0.66, f"{value:.2f}",
+                  va="center", fontsize=points(TEXT), color=INK)  # fmt: skip
+    axes.plot([least, most], [2.66, 2.66], color=INK, linewidth=2)  # the range of the draws
+    for end in (least, most):
+        axes.plot([end, end], [2.56, 2.76], color=INK, linewidth=2)
+
+
+def _test_facts(test: HiddenPatches | None) -> list[str]:
+    if test is None:
+        return []
+    filled = "the mean colour of the image" if test.fill == "mean" else "a blur"
+    return [
+        f"Hidden patches are replaced by {filled}; the line on the bar of the others is the range "
+        f"of {len(test.random)} random choices among the patches that are not looked at most "
+        f"(seed {test.seed}).",
+        test.verdict,
+    ]
+
+
+def _size(picture: Picture) -> tuple[int, int]:
+    return picture.pixels.shape[1], picture.pixels.shape[2]
+
+
+def _fitted(size: Sequence[int], room: tuple[float, float]) -> tuple[float, float]:
+    """Height and width of an image, as large as fits into the room (height, width)."""
+    factor = min(room[0] / size[0], room[1] / size[1])
+    return size[0] * factor, size[1] * factor
+
+
+def _paint(axes: Axes, values: Weights, scale: Scale) -> None:
+    rows, columns = values.shape
+    axes.imshow(
+        values, scale.colormap(), vmin=scale.low, vmax=scale.high, extent=(0, columns, rows, 0),
+        aspect="auto", interpolation="nearest",
+    )  # fmt: skip
+
+
+def _write(axes: Axes, values: Weights, scale: Scale) -> None:
+    for (row, column), value in np.ndenumerate(values):
+        axes.text(
+            column + 0.5, row + 0.5, f"{value:.2f}".lstrip("0"), ha="center", va="center",
+            color=scale.ink(float(value)), fontsize=points(SMALLEST),
+        )  # fmt: skip
+
+
+def _overlay(axes: Axes, patches: Weights) -> None:
+    """Draw weights over an image: a veil of one colour, the denser the larger the weight.
+
+    It is clear at the smallest weight and densest at the largest, so that the image stays visible
+    under weights that are nearly even.
+
+    Args:
+        axes: The axes with the image.
+        patches: (rows, columns)
+    """
+    rows, columns = patches.shape
+    veil = np.ones((rows, columns, 4))
+    veil[..., :3] = warm()[-1]
+    low, high = float(patches.min()), float(patches.max())
+    veil[..., 3] = DENSEST * (patches - low) / max(high - low, 1e-12)
+    axes.imshow(veil, extent=(0, columns, rows, 0), aspect="auto", interpolation="nearest")
+    axes.set(xlim=(0, columns), ylim=(rows, 0))
+
+
+def _show(axes: Axes, pixels: Any, grid: tuple[int, int] = (1, 1)) -> None:
+    """Draw an image (channels, height, width), measured in patches."""
+    shown = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
+    axes.imshow(shown, cmap="gray", vmin=0, vmax=1, aspect="auto", interpolation="antialiased",
+                extent=(0, grid[1], grid[0], 0))  # fmt: skip
+
+
+def _mark(axes: Axes, picture: Picture, row: int | None) -> None:
+    """Outline the query patch."""
+    if row is not None and row >= picture.first:
+        down, right = divmod(row - picture.first, picture.grid[1])
+        x, y = np.array([0, 1, 1, 0, 0]) + right, np.array([0, 0, 1, 1, 0]) + down
+        axes.plot(x, y, color=ORANGE, linewidth=3)
+
+
+def _channels_first(image: Any) -> Any:
+    """Bytes (height, width) or (height, width, channels) -> (channels, height, width), 0 to 1."""
+    values = image.astype(np.float32) / 255
+    return values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
+
+
+def _share(weights: Weights, first: int, name: str) -> str:
+    """A sentence: which share of the weights goes to the patches, and which to [CLS].
+
+    Args:
+        weights: (tokens,)
+        first: The number of tokens before the patches.
+        name: The query, in words.
+    """
+    name = name[:1].upper() + name[1:]
+    looks = "look" if name.startswith("The patches") else "looks"
+    if not first:
+        return f"{name} {looks} at the patches alone: there is no [CLS]."
+    share = float(weights[first:].sum())
+    others = "[CLS]" if first == 1 else "the tokens before them"
+    return (
+        f"{name} {looks} at the patches with {share:.0%} of the weight, at {others} with the rest."
+    )

@@ -1,0 +1,153 @@
+"""Maps of attention over many images, each tested by hiding patches.
+
+Input: a classifier of images, batches of images, and which map is meant. Output: a `HidingReport`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.draw.labels import Weights
+from regard.errors import InputError
+from regard.explain.images.hiding import (
+    HiddenPatches,
+    Hiding,
+    HidingReport,
+    hidden_images,
+    hidden_result,
+)
+from regard.explain.images.patches import over_patches, row_over_tokens
+from regard.explain.maps import AttentionMap
+from regard.explain.names import in_words
+from regard.inputs.arrays import Dense
+from regard.layers import Tap
+from regard.layers.tap.tap import split_head
+from regard.models.image_encoder import ImageEncoder
+from regard.models.mode import evaluating
+from regard.tasks.encoder_task import TOKENS_AT_ONCE
+from regard.tasks.picture_traces import classifier, picture_of
+
+
+@dataclass(frozen=True)
+class ImageMap:
+    """Which map of attention over an image: of one layer and head, or rolled out through all.
+
+    Attributes:
+        layers: The sites of the layers, such as `encoder.3.self`; one, or all for a rollout.
+        head: One head of the layer; None: the mean over heads.
+        through: Whether it is a rollout.
+    """
+
+    layers: tuple[str, ...]
+    head: int | None = None
+    through: bool = False
+
+    @classmethod
+    def of(cls, model: Any, kind: str, layer: int | None, head: int | None) -> ImageMap:
+        """The map of a kind, `picture` or `rollout`; by default that of the last layer.
+
+        Raises:
+            InputError: For another kind, or a layer or head that the model does not have.
+        """
+        if kind not in ("picture", "rollout"):
+            raise InputError("--kind", got=kind, expected="picture or rollout")
+        sites = [site.removesuffix(".weights") for site in model.sites() if ".weights" in site]
+        if kind == "rollout":
+            if layer is not None or head is not None:
+                raise InputError("--kind rollout", got="--layer or --head", expected="neither")
+            return cls(tuple(sites), through=True)
+        layer = len(sites) - 1 if layer is None else layer
+        if not 0 <= layer < len(sites):
+            raise InputError("--layer", got=layer, expected=f"0 to {len(sites) - 1}")
+        heads = model.sites()[f"{sites[layer]}.weights"]
+        if head is not None and not 0 <= head < heads:
+            raise InputError("--head", got=head, expected=f"0 to {heads - 1}")
+        return cls((sites[layer],), head)
+
+    def __str__(self) -> str:
+        """The map in words."""
+        if self.through:
+            return "attention rollout"
+        said = "mean over heads" if self.head is None else f"head {self.head + 1}"
+        return in_words(self.layers[0], said)
+
+
+def hide_in_all(
+    model: ImageEncoder,
+    sources: Iterable[Dense],
+    which: ImageMap,
+    hiding: Hiding,
+    knock_out: Collection[str] = (),
+    progress: Callable[[int], None] | None = None,
+) -> HidingReport:
+    """Test the map of each image by hiding patches.
+
+    Args:
+        model: The classifier, without the heads that are knocked out.
+        sources: Batches of images.
+        which: The map that is tested.
+        hiding: How patches are hidden.
+        knock_out: The heads that are knocked out; their weights do not count.
+        progress: Called with the number of images done so far.
+    """
+    out = [split_head(head) for head in knock_out]
+    tests: list[HiddenPatches] = []
+    for source in sources:
+        layers = _layers(model, source, which, out)  # one array (images, tokens, tokens) per layer
+        picture = picture_of(model, source, np.zeros((1, 1, 1), dtype=np.float32))
+        for some in _in_parts(len(source), (3 + hiding.draws) * model.config.tokens):
+            maps: list[Weights] = []
+            images: list[Tensor] = []
+            for place in some:
+                rows = [layer[place] for layer in layers]
+                row = row_over_tokens(picture, rows, picture.class_row, through=which.through)
+                maps.append(over_patches(picture, row))
+                number = len(tests) + len(images)
+                images.append(hidden_images(source.values[place], maps[-1], hiding, number))
+            shares = classifier(model, source).shares(torch.cat(images))  # (images, classes)
+            parts = shares.view(len(maps), -1, shares.shape[1])  # (images, choices, classes)
+            for part, weights in zip(parts, maps, strict=True):
+                tests.append(hidden_result(part, weights, hiding, model.config.classes))
+            if progress is not None:
+                progress(len(tests))
+    if not tests:
+        raise InputError("images", got="none", expected="some to test")
+    return HidingReport(str(which), hiding, tuple(tests))
+
+
+def _in_parts(count: int, tokens: int) -> Iterator[range]:
+    """The numbers of `count` images, as many at once as have about `TOKENS_AT_ONCE` tokens.
+
+    Args:
+        count: The number of images.
+        tokens: The number of tokens that each of them takes.
+    """
+    size = max(1, TOKENS_AT_ONCE // tokens)
+    return (range(first, min(count, first + size)) for first in range(0, count, size))
+
+
+def _layers(
+    model: ImageEncoder, source: Dense, which: ImageMap, out: list[tuple[str, int]]
+) -> list[Weights]:
+    """The weights of each layer of a map: (images, tokens, tokens)."""
+    tap = Tap(*(f"{site}.weights" for site in which.layers))
+    with evaluating(model):
+        model.hidden(source.to(model.device), tap)
+    layout = model.embed.layout(source)
+    found = []
+    for site in which.layers:
+        weights = tap.records[f"{site}.weights"]  # (images, heads, query, key)
+        windows = model.encoder.windows(layout, int(site.split(".")[1]))
+        array = (weights if windows is None else windows.spread(weights)).cpu().double().numpy()
+        gone = [head for layer, head in out if layer == site]
+        names = ("",) * array.shape[2]
+        found.append(
+            np.stack([AttentionMap(site, a, names, names).seen(which.head, gone) for a in array])
+        )
+    return found

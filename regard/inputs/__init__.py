@@ -1,0 +1,1 @@
+"""What a model reads: arrays of numbers, and one reader for each modality."""

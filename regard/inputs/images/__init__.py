@@ -1,0 +1,1 @@
+"""Images -> pixels: opening files and preparing what a model reads."""

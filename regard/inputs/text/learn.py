@@ -1,0 +1,135 @@
+"""Training text -> a learned vocabulary.
+
+In: training pairs, or plain text. Out: a `Vocabulary`. Pieces are learned in the same way from
+both. Vocabularies of plain text also have the symbols that pretraining needs, a mask or sentinels,
+and a template around a text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from tokenizers import AddedToken
+from tokenizers.processors import TemplateProcessing
+
+from regard.errors import InputError
+from regard.inputs.processor import Vocabulary
+from regard.inputs.text.config import TokensConfig
+from regard.inputs.text.kinds import BEGIN, END, PAD, SPECIAL, UNKNOWN, train
+from regard.inputs.text.spelling import checked
+from regard.inputs.text.tokenizer import LEARNED, Roles, Tokenizer
+
+MASK = "<mask>"
+SENTINEL = "<extra_id_{}>"
+"""T5's symbol for a hidden span, by its number."""
+SENTINELS = 100
+"""Number of sentinels, as in T5; in a vocabulary below 800 entries, an eighth of its size."""
+SPACED = ("bpe", "unigram")
+"""Kinds in which a space belongs to the piece after it; a mask or sentinel then includes the space
+before it."""
+
+
+@dataclass(frozen=True)
+class TaskSymbols:
+    """The symbols that a task needs: templates around one and two texts, and mask or sentinels."""
+
+    single: str
+    """Template of one text: `$A` for the text, begin symbol `<s>` and end symbol `</s>`."""
+    pair: str
+    holes: Literal["mask", "sentinels"] | None = None
+
+
+class TextPair(Protocol):
+    """A text and its translation."""
+
+    @property
+    def source(self) -> str:
+        """The text."""
+
+    @property
+    def target(self) -> str:
+        """Its translation."""
+
+
+def learn(pairs: Sequence[TextPair], config: TokensConfig) -> Vocabulary:
+    """Learn a vocabulary from training pairs.
+
+    Args:
+        pairs: The training pairs.
+        config: TokenizerKind and size, and whether source and target share one vocabulary.
+
+    Returns:
+        The vocabulary. It is deterministic: its JSON is byte for byte the same in every process.
+
+    Raises:
+        InputError: If there are no pairs, or a text is not valid Unicode.
+    """
+    if not pairs:
+        raise InputError("tokens", got="no training pairs", expected="at least one to learn from")
+
+    def one(texts: list[str]) -> Tokenizer:
+        inner = train([checked(text) for text in texts], config)
+        return Tokenizer(json.loads(inner.to_str()), LEARNED, sentences=True)
+
+    source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    if config.shared:
+        both = one(source + target)
+        return Vocabulary(both, both)
+    return Vocabulary(one(source), one(target))
+
+
+def learn_plain(texts: Sequence[str], config: TokensConfig, around: TaskSymbols) -> Vocabulary:
+    """Learn a vocabulary from plain text.
+
+    Args:
+        texts: A sample of the training text.
+        config: TokenizerKind and size; the size includes the symbols.
+        around: The templates around texts, and whether mask or sentinels are needed.
+
+    Raises:
+        InputError: If there is no text.
+    """
+    if not texts:
+        raise InputError("tokens", got="no text", expected="some to learn from")
+    extra = _holes(around, config.vocab)
+    smaller = config.model_copy(update={"vocab": max(8, config.vocab - len(extra))})
+    inner = train(texts, smaller)
+    spaced = config.kind in SPACED
+    inner.add_special_tokens([AddedToken(hole, special=True, lstrip=spaced) for hole in extra])
+    inner.post_processor = TemplateProcessing(
+        single=around.single,
+        pair=around.pair,
+        special_tokens=[(SPECIAL[BEGIN], BEGIN), (SPECIAL[END], END)],
+    )
+    roles = Roles(BEGIN, END, PAD, UNKNOWN, BEGIN, END, inner.token_to_id(MASK))
+    if not around.single.startswith(
+        SPECIAL[BEGIN]
+    ):  # T5 has no begin symbol: its decoder starts with the padding
+        roles = Roles(end=END, pad=PAD, unknown=UNKNOWN, start=PAD)
+    tokenizer = Tokenizer(json.loads(inner.to_str()), roles)
+    return Vocabulary(tokenizer, tokenizer)
+
+
+def sentinels_of(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """Return the ids of `<extra_id_0>`, `<extra_id_1>` and so on, up to the first missing one."""
+    found: list[int] = []
+    while (token := tokenizer.id_of(SENTINEL.format(len(found)))) is not None:
+        found.append(token)
+    return tuple(found)
+
+
+def has_sentinels(processor: Vocabulary) -> bool:
+    """Whether a vocabulary has sentinels, as T5's has, whichever task the model is trained for."""
+    return bool(sentinels_of(processor.source))
+
+
+def _holes(around: TaskSymbols, vocab: int) -> list[str]:
+    """Return the symbols for hidden text: the mask, the sentinels, or none."""
+    if around.holes == "mask":
+        return [MASK]
+    if around.holes == "sentinels":
+        return [SENTINEL.format(number) for number in range(min(SENTINELS, max(1, vocab // 8)))]
+    return []

@@ -1,0 +1,159 @@
+"""Pieces -> text and words, with the word that each piece belongs to.
+
+In: the bytes that each piece adds to a text, or a text and the span of characters of each piece.
+Out: words, and for each piece the number of its word.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, groupby, pairwise
+
+from regard.errors import InputError, escaped
+from regard.inputs.text.kinds import CONTINUES, SPACE, byte_symbols, split_words
+
+Span = tuple[int, int]
+FALLBACK = {f"<0x{byte:02X}>": bytes([byte]) for byte in range(256)}
+"""The pieces for single bytes in vocabularies with byte fallback."""
+_BYTES = {symbol: bytes([byte]) for byte, symbol in enumerate(byte_symbols())}
+_SPLITTER = split_words()
+_UNDECODED = re.compile("[\udc80-\udcff]")
+"""The characters that Python's `surrogateescape` makes of invalid UTF-8 bytes."""
+
+
+def _part_of_word(piece: str) -> bytes:
+    goes_on = piece.startswith(CONTINUES) and piece != CONTINUES
+    return (piece.removeprefix(CONTINUES) if goes_on else f" {piece}").encode()
+
+
+def _byte_level(piece: str) -> bytes:
+    # added tokens may be written as plain text instead of byte symbols
+    known = all(symbol in _BYTES for symbol in piece)
+    return b"".join(_BYTES[symbol] for symbol in piece) if known else piece.encode()
+
+
+def _with_space_mark(piece: str) -> bytes:
+    return piece.replace(SPACE, " ").encode()
+
+
+WRITTEN: dict[str, Callable[[str], bytes]] = {
+    "words": lambda piece: f" {piece}".encode(),
+    "characters": str.encode,
+    "bpe": _byte_level,
+    "wordpiece": _part_of_word,
+    "unigram": _with_space_mark,
+    "fallback": lambda piece: FALLBACK.get(piece) or _with_space_mark(piece),
+}
+"""By kind: piece -> the bytes it adds to the text, spaces included. `bytes` is `bpe` without
+merges."""
+
+
+def checked(text: str) -> str:
+    """Return the text if it can be encoded as UTF-8.
+
+    Raises:
+        InputError: If it contains an undecoded byte or half a surrogate pair.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        raise InputError(
+            "the text is not valid Unicode",
+            got=f"{text[problem.start]!r} at character {problem.start + 1}",
+            expected="text that can be written as UTF-8",
+        ) from None
+    return text
+
+
+def printable(written: bytes) -> str:
+    r"""Make a piece printable: spaces as `▁`, partial characters as `\xc3`."""
+    return escaped(written.decode("utf-8", "backslashreplace").replace(" ", SPACE))
+
+
+def covers(text: str, spans: Sequence[Span], blank: Sequence[bool]) -> list[Span]:
+    """Correct the spans of characters that the library gives for pieces.
+
+    Args:
+        text: The text before normalising.
+        spans: The library's span of each piece.
+        blank: For each piece, whether it adds only spaces.
+
+    Returns:
+        The corrected spans, in characters of `text`.
+    """
+    found = []
+    for place, (start, end) in enumerate(spans):
+        after = spans[place + 1][0] if place + 1 < len(spans) else len(text)
+        if blank[place] and place + 1 < len(spans) and start == after:
+            end = start  # a space that the tokenizer added before the text
+        while start < end < after and unicodedata.combining(text[end]):
+            end += 1  # include an accent that normalising removed
+        found.append((start, end))
+    return found
+
+
+def words_of(
+    ids: Iterable[int], special: Mapping[int, str], written: Callable[[int], bytes]
+) -> tuple[list[str], list[int]]:
+    """Return the words that ids spell, and for each id the number of its word.
+
+    Args:
+        ids: Any ids.
+        special: Special symbols by id; each is always a word of its own.
+        written: Id -> the bytes it adds to the text.
+    """
+    words: list[str] = []
+    index: list[int] = []
+    for alone, run in groupby(ids, key=special.__contains__):
+        if alone:
+            found = [special[token] for token in run]
+            places = list(range(len(found)))
+        else:
+            found, places = group(*spell([written(token) for token in run]))
+        index += [len(words) + place for place in places]
+        words += found
+    return words, index
+
+
+def spell(parts: Sequence[bytes]) -> tuple[str, list[Span]]:
+    """Return the text that pieces spell, and the span of characters of each piece."""
+    text = b"".join(parts).decode("utf-8", "surrogateescape")
+    # A piece may end within a character: its span includes every character it has a byte of.
+    sizes = (len(letter.encode("utf-8", "surrogateescape")) for letter in text)
+    edges = list(accumulate(sizes, initial=0))
+    ends = accumulate(map(len, parts), initial=0)
+    spans = [
+        (bisect_right(edges, start) - 1, bisect_left(edges, end)) for start, end in pairwise(ends)
+    ]
+    return _UNDECODED.sub("\N{REPLACEMENT CHARACTER}", text), spans
+
+
+def group(text: str, spans: Sequence[Span]) -> tuple[list[str], list[int]]:
+    """Return the words of a text, and for each piece's span the number of its word.
+
+    Words that one piece spans ("?!" as one piece) are merged into one word.
+    """
+    found = [span for _, span in _SPLITTER.pre_tokenize_str(text)]
+    if not found:  # the text is empty, or only spaces
+        return ([text] if spans else []), [0] * len(spans)
+    starts, ends = [start for start, _ in found], [end for _, end in found]
+    firsts = [min(bisect_right(ends, start), len(found) - 1) for start, _ in spans]
+    joined = {
+        word
+        for first, (_, end) in zip(firsts, spans, strict=True)
+        for word in range(first + 1, bisect_left(starts, end))
+    }
+    words: list[str] = []
+    number: list[int] = []
+    begin = 0
+    for place, (start, end) in enumerate(found):
+        if place in joined:
+            words[-1] = text[begin:end]
+        else:
+            begin = start
+            words.append(text[start:end])
+        number.append(len(words) - 1)
+    return words, [number[first] for first in firsts]

@@ -1,0 +1,237 @@
+"""A recurrent decoder layer with attention: the previous state is the query of each step.
+
+    e_ti = v·tanh(W s_{t-1} + U h_i)    α_t = softmax(e_t)    c_t = Σ_i α_ti h_i
+    s_t  = g([y_{t-1}; c_t], s_{t-1})                                     (Bahdanau et al. 2015)
+
+If the score sees the last word, too, W is multiplied with [s_{t-1}; y_{t-1}]. Other scores and hard
+attention are those of `Attention`.
+
+Input: y, the embedded target tokens (tokens, dim), and a memory h, the encoder's output for the
+source tokens. Output: a state s_t and a context c_t for each target token. s_t depends on c_t,
+which depends on s_{t-1}, so this is a loop over time. What depends on neither is computed before
+the loop: the products of g with y, and the keys U h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.kernels.linear import linear
+from regard.layers.attention import Attention
+from regard.layers.block import Block, BlockShape
+from regard.layers.context import Context, Memory
+from regard.layers.layout import Layout
+from regard.layers.mixer import Mixer
+from regard.layers.recurrent import Gates, Recurrent, See, as_it_is, gates_of, turn
+from regard.layers.tap.tap import Tap
+
+Look = Callable[[list[Tensor]], Tensor]
+"""Maps the queries so far, (batch, query_dim) each, to the latest one's context, (batch, dim)."""
+
+
+class AttentiveBlock(Block):
+    """One recurrent decoder layer that gets a context vector with each token.
+
+    Args:
+        shape: The layer's settings; `score` is the attention's score function.
+        name: The layer's name, such as `decoder.0`.
+        attends: Whether it attends to the memory before each token. If not, the context is the
+            same for every token: one vector of the whole source, the last entry of the cache's
+            `states` (Cho et al. 2014).
+        last_word: Whether the query is [s_{t-1}; y_{t-1}], not s_{t-1} alone.
+        hard: Whether a token attends to one source token only; `sampled`: in training to one that
+            is drawn from the softmax.
+        places: Number of source positions that the score `location` has a vector for.
+    """
+
+    recurrent: Recurrent
+    cross_attention: Attention
+
+    def __init__(
+        self,
+        shape: BlockShape,
+        name: str,
+        *,
+        attends: bool,
+        last_word: bool = False,
+        hard: bool | str = False,
+        places: int = 0,
+    ) -> None:
+        parts: dict[str, Mixer] = {}
+        if attends:
+            parts["cross_attention"] = Attention(
+                shape.dim,
+                heads=1,
+                name=f"{name}.cross",
+                cross=True,
+                score=shape.score,
+                bias=False,  # W and U of the equation have none
+                memory_dim=shape.dim,
+                values="memory",
+                query_dim=2 * shape.dim if last_word else None,
+                places=places,
+                hard=hard,
+            )
+        parts["recurrent"] = Recurrent(
+            shape.dim, f"{name}.recurrent", cell=shape.cell, beside=shape.dim
+        )
+        super().__init__(shape, name, parts)
+        self.dim, self.attends, self.last_word = shape.dim, attends, last_word
+        self.plain = attends and shape.score == "additive" and not hard
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """y (tokens, dim) -> s and c concatenated, (tokens, 2 · dim).
+
+        `ctx` needs a memory, and a cache with the states before the first of these tokens.
+        """
+        if self.attends:
+            states, contexts = self._in_turn(x, ctx)
+        else:
+            lengths = torch.tensor(ctx.layout.lengths, device=x.device)
+            contexts = _states(ctx)[-1][0].repeat_interleave(lengths, 0)  # (tokens, dim)
+            states = self.recurrent(torch.cat((x, contexts), 1), ctx)  # the fused kernel
+        states = ctx.visit(f"{self.name}.residual", self.dropout(states))
+        return torch.cat((states, contexts), 1)
+
+    def _in_turn(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        """The loop over time: s and c of each token, (tokens, dim) each.
+
+        Shorter rows are padded with zeros up to the longest; their extra outputs are dropped.
+        """
+        layout, tap, slot, cell = ctx.layout, ctx.tap, self.recurrent.slot, self.recurrent.cell
+        cells = self.recurrent.cells
+        input_product = self._input_product(x, layout)
+        words = layout.pad(x).unbind(1) if self.last_word else ()  # y of each time, (batch, dim)
+        hidden = cells.weight_hh_l0, cells.bias_hh_l0
+        see: See = as_it_is
+        if tap is not None:
+            gates = Gates(tap, self.recurrent.name, layout, _slots_in_time(layout))
+            see = gates.see
+        look = self._edited_look(ctx) if self._is_edited(tap) else self._look(ctx)
+        held = _states(ctx)[slot]
+        found, contexts, history = list[Tensor](), [], [held]
+        for time in range(layout.longest):
+            found.append(torch.cat((held[0], words[time]), 1) if self.last_word else held[0])
+            context = look(found)  # (batch, dim)
+            from_x = input_product(time, context)  # (batch, gates · dim)
+            held = turn(cell, gates_of(cell, from_x, held[0], hidden, see), held, see)
+            history.append(held)
+            contexts.append(context)
+        _states(ctx)[slot] = _last(history, layout)
+        if tap is not None:
+            gates.record()
+            if not self._is_edited(tap):
+                self._show(found, ctx)
+        states = [after[0] for after in history[1:]]
+        if layout.longest == 1 and layout.even:
+            s, c = states[0], contexts[0]
+        else:
+            s, c = (layout.unpad(torch.stack(each, 1)) for each in (states, contexts))
+        return ctx.visit(self.recurrent.name, s), c
+
+    def _input_product(self, x: Tensor, layout: Layout) -> Callable[[int, Tensor], Tensor]:
+        """A function that computes W [y; c] + b of all rows at a time, from the time and c.
+
+        W [y; c] = W_y y + W_c c, and W_y y is computed for all times at once. A decoding step has
+        one time, and one product.
+        """
+        cells = self.recurrent.cells
+        weight, bias = cells.weight_ih_l0, cells.bias_ih_l0
+        if layout.longest == 1 and layout.even and torch.is_inference_mode_enabled():
+            return lambda _, context: linear(torch.cat((x, context), 1), weight, bias)
+        of_y, of_c = (w.contiguous() for w in weight.split(self.dim, 1))
+        from_y = layout.pad(F.linear(x, of_y, bias)).unbind(1)  # (batch, gates · dim) of each time
+        return lambda time, context: from_y[time] + F.linear(context, of_c)
+
+    def _is_edited(self, tap: Tap | None) -> bool:
+        sites = self.cross_attention.sites()
+        return tap is not None and any(tap.edits_at(site) for site in sites)
+
+    def _look(self, ctx: Context) -> Look:
+        """A function that computes c_t of each row from its latest query."""
+        memory = ctx.memory
+        if memory is not None and self._is_plain_step(ctx.layout, memory.layout):
+            return self._step_look(memory)
+        one = ctx
+        if ctx.tap is not None or ctx.layout.longest > 1 or not ctx.layout.even:
+            layout = Layout((1,) * ctx.layout.batch, ctx.layout.device)
+            one = replace(ctx, layout=layout, tap=None, cache=None)
+        return lambda found: self.cross_attention(found[-1], one)
+
+    def _is_plain_step(self, layout: Layout, source: Layout) -> bool:
+        """Whether `_step_look` applies: a decoding step with one row for each sequence."""
+        step = torch.is_inference_mode_enabled() and layout.longest == 1
+        return self.plain and step and layout.batch == source.batch
+
+    def _step_look(self, memory: Memory) -> Look:
+        """The same function in a decoding step, with additive scores of the source tokens alone.
+
+        tanh(W s + U h_i) is most of the work, and the padding of a batch may be half of it.
+        """
+        attention, layout = self.cross_attention, memory.layout
+        k, v = memory.projected.get(attention.name) or attention.project_memory(memory)
+        keys = memory.packed_keys.get(attention.name)
+        if keys is None:
+            keys = memory.packed_keys[attention.name] = layout.unpad(k[:, 0])  # (tokens, dim)
+        vector = attention.score.get_parameter("vector")[0]  # v
+
+        def look(found: list[Tensor]) -> Tensor:
+            query = attention.query(found[-1])  # W s, (batch, dim)
+            queries = query if layout.batch == 1 else query[layout.row]
+            scores = (keys + queries).tanh_() @ vector  # (tokens,)
+            if not layout.even:  # padding has the weight 0
+                rows = scores.new_full((layout.batch * layout.longest,), float("-inf"))
+                scores = rows.index_copy_(0, layout.slots, scores)
+            weights = scores.view(layout.batch, 1, layout.longest).softmax(-1)
+            return torch.bmm(weights, v[:, 0])[:, 0]  # (batch, dim)
+
+        return look
+
+    def _edited_look(self, ctx: Context) -> Look:
+        """The same function if a tap edits this attention.
+
+        An edit gets all queries of a sequence, as in other models: those so far, and zeros for
+        later ones. Only the output of the latest query is used.
+        """
+        layout = ctx.layout
+
+        def look(found: list[Tensor]) -> Tensor:
+            rest = [torch.zeros_like(found[0])] * (layout.longest - len(found))
+            queries = layout.unpad(torch.stack([*found, *rest], 1))
+            return layout.pad(self.cross_attention(queries, ctx))[:, len(found) - 1]
+
+        return look
+
+    def _show(self, found: list[Tensor], ctx: Context) -> None:
+        """Records the attention of all tokens after the loop, from their queries."""
+        tap = ctx.tap
+        if tap is not None and any(tap.wants(site) for site in self.cross_attention.sites()):
+            self.cross_attention(ctx.layout.unpad(torch.stack(found, 1)), ctx)
+
+
+def _states(ctx: Context) -> list[tuple[Tensor, ...]]:
+    """The states of the decoder's layers, a tuple of tensors (rows, dim) each."""
+    if ctx.cache is None:
+        raise InputError("a recurrent decoder", got="no states", expected="a Context with a cache")
+    return ctx.cache.states
+
+
+def _last(history: list[tuple[Tensor, ...]], layout: Layout) -> tuple[Tensor, ...]:
+    """The state after the last token of each row, from the states before and after every token."""
+    if layout.even:
+        return history[-1]
+    time = torch.tensor(layout.lengths, device=layout.device)
+    row = torch.arange(layout.batch, device=layout.device)
+    return tuple(torch.stack(each)[time, row] for each in zip(*history, strict=True))
+
+
+def _slots_in_time(layout: Layout) -> Tensor:
+    """The place in the flattened padded rows of each row's token at each time, time by time."""
+    slots = torch.arange(layout.batch * layout.longest, device=layout.device)
+    return slots.view(layout.batch, layout.longest).T.flatten()

@@ -1,0 +1,358 @@
+"""Finds the folder of a model: as a path, on the shelf, in the Hugging Face cache, on the hub.
+
+In: the name of a model (`runs/mine`, `tiny/translate`, `gpt2`, `org/name@revision`). Out: a folder.
+The four places are searched in this order; "the shelf" is the models that ship with Regard. The
+cache is read directly from disk, without a network. The hub is asked last, only if
+`huggingface_hub` is installed, only for names that cannot be Regard's own, and only for weights in
+safetensors, JSON files and tokenizers. Repository and size are logged before a download.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib import import_module
+from importlib.resources import as_file
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal
+
+from regard.checkpoint.folder import CONFIG
+from regard.errors import NEAREST, InputError, did_you_mean, nearest
+from regard.recipes import recipe as recipes
+from regard.recipes.shelf import in_megabytes, shipped
+from regard.runtime.device import check_memory
+from regard.runtime.files import read_regular
+
+Want = Literal["model", "tokenizer", "config"]
+"""Which files of a model are needed; a cached model may have been downloaded in part."""
+
+LIST = "regard ls"
+"""The command that lists the shipped models."""
+SHELVES = {"tiny", "small", "words", "own"}
+"""First parts of names that are Regard's own, beside those of shipped models and recipes."""
+ORGANISATIONS = ("openai-community", "google-bert", "google-t5", "FacebookAI", "distilbert",
+                 "sentence-transformers")  # fmt: skip
+"""Organisations on the hub whose models are also known without one, such as gpt2."""
+TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "*.model", "*.spm")
+TRUE = {"1", "ON", "YES", "TRUE"}
+FILE_ENDINGS = {".json", ".jsonl", ".yaml", ".yml", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".npz",
+                ".safetensors", ".txt", ".tsv", ".csv", ".gz", ".zip", ".git"}  # fmt: skip
+"""Endings of file names, which a model's name on the hub does not have."""
+
+_PART = r"[A-Za-z0-9](?:[\w.-]{0,94}\w)?"
+_NAME = re.compile(rf"(?:(?P<org>{_PART})/)?(?P<name>{_PART})(?:@(?P<revision>\w[\w./-]*))?", re.A)
+_COMMIT = re.compile("[0-9a-f]{40}")
+_SHORT = re.compile("[0-9a-f]{7,40}")
+
+_logger = logging.getLogger(__name__)
+
+
+class UnknownModel(InputError):
+    """A name that no folder has, no shipped model, and none in the cache or on the hub."""
+
+
+@contextmanager
+def opened(place: str | Path, want: Want = "model", *, download: bool = True) -> Iterator[Path]:
+    """Gives the folder, or the file, of a model for the body of a `with`.
+
+    Args:
+        place: A path or the name of a shipped model; a string may also be a name on the hub.
+        want: Which files the folder must have.
+        download: Whether to download from the hub.
+
+    Raises:
+        InputError: There is no such model.
+    """
+    found = find(place, want, download=download)
+    if isinstance(found, Path):
+        yield found
+    else:
+        with as_file(found) as folder:
+            yield folder
+
+
+def find(place: str | Path, want: Want = "model", *, download: bool = True) -> Path | Traversable:
+    """Finds the folder of a model; arguments and errors as for `opened`."""
+    if os.path.exists(place):  # noqa: PTH110 (a name that no file can have is no error)
+        return Path(place)
+    name = str(place)
+    if name in (models := shipped()):
+        return models[name]
+    repo = None if isinstance(place, Path) else Repository.of(name)
+    if is_ours(name) or repo is None:
+        raise _unknown(name)
+    if (cached := _in_cache(repo, want)) is not None:
+        return cached
+    return _from_hub(repo, want, download=download)
+
+
+def shelf_of(name: str) -> list[str]:
+    """The names of the shipped models in a folder of the shelf, such as `small`.
+
+    Example:
+        >>> shelf_of("words/")
+        ['words/glove']
+    """
+    return [known for known in shipped() if known.startswith(f"{name.rstrip('/')}/")]
+
+
+def is_cached(place: str) -> bool:
+    """Whether a name is that of a model in the Hugging Face cache; its weights are not read."""
+    repo = None if is_ours(place) else Repository.of(place)
+    return repo is not None and _in_cache(repo, "config") is not None
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name begins like those of shipped models and recipes.
+
+    Such names are not searched in the Hugging Face cache or on the hub.
+
+    Example:
+        >>> is_ours("tiny/translat"), is_ours("gpt2")
+        (True, False)
+    """
+    known = {each.partition("/")[0] for each in (*shipped(), *recipes.shipped())}
+    return name.partition("/")[0] in SHELVES | known
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A model's name and revision on the hub."""
+
+    name: str
+    """The name with its organisation, if it has one."""
+    revision: str | None
+
+    @classmethod
+    def of(cls, text: str) -> Repository | None:
+        """Parses a name; None if no repository can have it.
+
+        Example:
+            >>> Repository.of("openai-community/gpt2@main")
+            Repository(name='openai-community/gpt2', revision='main')
+            >>> Repository.of("../gpt2")
+        """
+        found = _NAME.fullmatch(text)
+        if found is None or ".." in text or "--" in text or "//" in text:
+            return None
+        name = text.partition("@")[0]
+        if len(name) > 96 or Path(name).suffix.lower() in FILE_ENDINGS:
+            return None
+        return cls(name, found["revision"])
+
+    def __str__(self) -> str:
+        return self.name if self.revision is None else f"{self.name}@{self.revision}"
+
+    def names(self) -> list[str]:
+        """All names that the cache may have it under, with and without organisation."""
+        organisation, _, name = self.name.rpartition("/")
+        if not organisation:
+            return [name, *(f"{each}/{name}" for each in ORGANISATIONS)]
+        return [self.name, *([name] if organisation in ORGANISATIONS else [])]
+
+
+def cache() -> Path:
+    """The folder of Hugging Face's cache, by the same rules as `huggingface_hub`."""
+    for variable, below in (
+        ("HF_HUB_CACHE", ""),
+        ("HUGGINGFACE_HUB_CACHE", ""),
+        ("HF_HOME", "hub"),
+        ("XDG_CACHE_HOME", "huggingface/hub"),
+    ):
+        if value := os.environ.get(variable):
+            return Path(os.path.expandvars(value)).expanduser() / below
+    return Path("~/.cache/huggingface/hub").expanduser()
+
+
+def offline() -> bool:
+    """Whether the environment variables forbid access to the hub."""
+    value = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
+    return value.upper() in TRUE
+
+
+def _in_cache(repo: Repository, want: Want) -> Path | None:
+    """The first snapshot in the cache that has all wanted files; None if there is none."""
+    found = (_snapshot(folder, repo.revision) for folder in _repositories(repo))
+    return next((one for one in found if one is not None and _has(one, want)), None)
+
+
+def _repositories(repo: Repository) -> list[Path]:
+    """The folders in which the cache may have a model; they need not exist."""
+    return [cache() / f"models--{name.replace('/', '--')}" for name in repo.names()]
+
+
+def _snapshot(folder: Path, revision: str | None) -> Path | None:
+    """The folder of a revision in the cache; None if it cannot be determined.
+
+    Without a revision it is `main`, or the only snapshot there is. A revision may also be the
+    beginning of a commit's hash.
+    """
+    try:
+        data = read_regular(folder / "refs" / (revision or "main"), most=100)
+        commit = data.decode("ascii", "replace").strip()
+    except (OSError, InputError):
+        commit = ""
+    if _COMMIT.fullmatch(commit):
+        return folder / "snapshots" / commit
+    known = _snapshots(folder)
+    if revision is not None:
+        known = [
+            one for one in known if _SHORT.fullmatch(revision) and one.name.startswith(revision)
+        ]
+    return known[0] if len(known) == 1 else None
+
+
+def _snapshots(folder: Path) -> list[Path]:
+    """The folders of all snapshots that the cache has of a repository."""
+    try:
+        listed = sorted((folder / "snapshots").iterdir())
+    except OSError:  # there are none, or reading is not permitted
+        return []
+    return [one for one in listed if _COMMIT.fullmatch(one.name) and one.is_dir()]
+
+
+def _has(folder: Path, want: Want) -> bool:
+    """Whether a snapshot has the wanted files; incomplete downloads are not linked there."""
+    from regard.hub.folder import has_weights  # here, because it imports torch
+
+    if want == "tokenizer":
+        return any(file.is_file() for name in TOKENIZERS for file in folder.glob(name))
+    return (folder / CONFIG).is_file() and (want == "config" or has_weights(folder))
+
+
+def _from_hub(repo: Repository, want: Want, *, download: bool) -> Path:
+    """Downloads the wanted files into the cache, after logging their number and size."""
+    if (reason := _forbidden(repo, download=download)) is not None:
+        raise _not_cached(repo, want, reason)
+    if (hub := _library()) is None:
+        raise _not_cached(repo, want, "`pip install huggingface_hub` downloads such names")
+    try:
+        listed = hub.HfApi().model_info(repo.name, revision=repo.revision, files_metadata=True)
+        sizes = {file.rfilename: int(file.size or 0) for file in listed.siblings or ()}
+    except Exception as error:
+        raise _refused(repo, error) from error
+    chosen = _chosen(repo, sizes, want)
+    total = sum(sizes[name] for name in chosen)
+    check_memory(f"{repo}: its files", total)
+    _logger.warning(
+        "%s: downloading %d files, %s, from the Hugging Face hub into %s",
+        repo, len(chosen), in_megabytes(total), cache(),
+    )  # fmt: skip
+    try:
+        folder = hub.snapshot_download(
+            repo.name, revision=repo.revision, cache_dir=str(cache()), allow_patterns=chosen
+        )
+    except Exception as error:
+        raise _refused(repo, error) from error
+    return Path(folder)
+
+
+def _forbidden(repo: Repository, *, download: bool) -> str | None:
+    """The reason why the hub is not asked; None if it may be asked."""
+    if not download:
+        return f"from the hub, `regard import {repo} -o FOLDER` downloads it first"
+    if offline():
+        return "HF_HUB_OFFLINE is set: unset it to download such names"
+    if "/" in repo.name and Path(repo.name).parent.is_dir():
+        return "its first part is a folder here, so the hub is not asked"
+    return None
+
+
+def _library() -> Any:
+    """`huggingface_hub`, if it is installed."""
+    try:
+        return import_module("huggingface_hub")
+    except ImportError:
+        return None
+
+
+def _chosen(repo: Repository, sizes: dict[str, int], want: Want) -> list[str]:
+    """The files of a repository to download: safetensors, JSON, tokenizers; none in subfolders.
+
+    Raises:
+        InputError: There are no weights in safetensors.
+    """
+    top = sorted(name for name in sizes if re.fullmatch(r"\w[\w.+-]*", name, re.A))
+    chosen = [name for name in top
+              if any(fnmatchcase(name, each) for each in (*TOKENIZERS, "*.json"))]  # fmt: skip
+    if want == "model":
+        from regard.hub.folder import INDEX, WEIGHTS
+
+        parts = [name for name in top if fnmatchcase(name, "model-*.safetensors")]
+        weights = [WEIGHTS] if WEIGHTS in sizes else parts if INDEX in sizes else []
+        if not weights:
+            others = [name for name in top if name.endswith((".bin", ".safetensors", ".h5"))]
+            raise InputError(
+                f"{repo} on the Hugging Face hub",
+                got=f"weights in {', '.join(others)}" if others else "no weights",
+                expected=WEIGHTS,
+                fix="download it yourself and name its folder: .bin files are read from there",
+            )
+        chosen += weights
+    return chosen
+
+
+def _unknown(name: str) -> InputError:
+    """The error for a name that is no folder and no shipped model, and cannot be on the hub."""
+    known = recipes.shipped()
+    if name in known:
+        run = f"runs/{Path(name).name}"
+        needs = known[name].partition(": add ")[2]
+        needs = needs or ("data.train=FILE" if name.startswith("own/") else "")
+        command = " ".join(["regard train", name, *([needs] if needs else []), "-o", run])
+        return InputError(
+            f"{name} is a recipe, not a model", fix=f"train it ({command}), then name {run}"
+        )
+    names = [*shipped(), *known]
+    near = (
+        shelf_of(name) or nearest(name, names) or [x for x in names if x.startswith(f"{name}/")][:1]
+    )
+    if is_ours(name) and near:
+        fix = did_you_mean(near[:NEAREST], LIST)
+        return UnknownModel(f"no folder {name}, and no such shipped model", fix=fix)
+    return UnknownModel(f"no folder {name}", fix=f"name {_places(name)}")
+
+
+def _places(name: str) -> str:
+    """Advice on what can be named instead, similar shipped models first if there are any."""
+    near = nearest(name, shipped())
+    meant = f"{' or '.join(near)} (did you mean that?), or " if near else ""
+    return f"{meant}a run, a checkpoint, or a shipped model (`{LIST}` lists them)"
+
+
+def _not_cached(repo: Repository, want: Want, reason: str) -> InputError:
+    """The error for a name that is not in the cache, with the reason why the hub is not asked."""
+    what = f"no folder {repo}, no such shipped model, nor one in the Hugging Face cache {cache()}"
+    parts = [one for folder in _repositories(repo) for one in _snapshots(folder)]
+    whole = [one for one in parts if _has(one, want)]
+    near = [folder.name.removeprefix("models--").replace("--", "/", 1)
+            for folder in sorted(cache().glob(f"models--*--{repo.name}"))]  # fmt: skip
+    if parts:
+        lacks = {
+            "model": "config.json or weights",
+            "config": "config.json",
+            "tokenizer": "tokenizer",
+        }
+        what = f"{repo} is in the Hugging Face cache only in part: {parts[-1]} has no {lacks[want]}"
+    if whole:
+        return InputError(what, fix=f"a complete one is there: {repo.name}@{whole[-1].name[:12]}")
+    if near and not parts:
+        return InputError(what, fix=f"the cache has {', '.join(near)}: did you mean {near[0]}?")
+    return UnknownModel(what, fix=f"{reason}; or name {_places(repo.name)}")
+
+
+def _refused(repo: Repository, error: Exception) -> InputError:
+    """The error for a request that the hub has refused or that failed."""
+    problem = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "RepositoryNotFoundError" in kinds and "GatedRepoError" not in kinds:
+        what = f"no folder {repo}, no such shipped model, nor one in the cache or on the hub"
+        return UnknownModel(what, fix=f"name {_places(repo.name)}, or a repository of the hub")
+    what = f"no folder {repo}, no such shipped model, nor one in the cache; the Hugging Face hub"
+    return InputError(what, got=problem, fix=f"try again later, or name {_places(repo.name)}")

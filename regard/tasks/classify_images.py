@@ -1,0 +1,362 @@
+"""Classification of images: images with a class -> loss, accuracy, classes.
+
+This is the task `classify` for models that read images. Images come in as paths, bytes, Pillow
+images or arrays; the model's image reader converts them to pixels of the model's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
+from threading import Lock
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.batch import Batch, Cursor, epochs
+from regard.data.config import ALL_FOUND, Columns, PictureData
+from regard.data.images.augment import augmented
+from regard.data.images.changes import changed_batch
+from regard.data.images.pictures import Pictures, PictureSplits, statistics
+from regard.data.images.sources import in_order, load_pictures, read_pictures
+from regard.data.order import equal_length_batches, training_batches
+from regard.data.seen import Seen
+from regard.data.synthetic.digits import SIDE
+from regard.data.text.windows import OnShare
+from regard.errors import InputError
+from regard.inputs.arrays import Dense, Ragged
+from regard.inputs.images.opening import shown
+from regard.inputs.images.reader import ImageReader
+from regard.inputs.processor import Processor
+from regard.inputs.reader import Encoded
+from regard.inputs.text.bloom import Keys
+from regard.inputs.text.reader import kind_of
+from regard.layers import Tap
+from regard.models.image_encoder import ImageEncoder
+from regard.models.mode import evaluating
+from regard.runtime.ahead import computed_ahead
+from regard.runtime.cores import parallel_map
+from regard.tasks.base_task import BaseTask, Prepared, Settings, loss_unit, spread
+from regard.tasks.encoder_task import TOKENS_AT_ONCE
+from regard.tasks.labelled_task import LabelledTask, class_loss, label_indices, logits_loss
+from regard.tasks.measures.accuracy import Measures, class_scores
+from regard.tasks.measures.report import ExampleSet, Selection
+from regard.tasks.picture_traces import classifier, dense_records, picture_of
+from regard.tasks.teacher import Teacher
+from regard.tasks.trace import Trace
+
+
+@dataclass(frozen=True)
+class PictureOptions:
+    """How images are batched, augmented and learned from."""
+
+    classes: tuple[str, ...] = ()
+    tokens: int = 1
+    """The number of tokens of an image."""
+    batch_tokens: int = 4096
+    smoothing: float = 0.0
+    augment: float = 0.0
+    """How strongly digits are changed."""
+    changes: PictureData = field(default_factory=PictureData)
+    """How all images are changed, and whether beside the training."""
+    seed: int = 0
+    least: int = 1
+    """The fewest images of a batch."""
+
+
+class ClassifyImages(LabelledTask[Any]):
+    """Image classification: training, evaluation and prediction.
+
+    Args:
+        processor: Holds the model's image reader.
+        train: Training images; None if nothing is to be trained.
+        valid: Validation images.
+        options: How images are learned from.
+    """
+
+    noun = "training images"
+    items = "images"
+    scored = "images"
+    example_type = "pictures"
+    file_option = "--data FILE, with paths and classes"
+    example_command = "classify {} YOUR_IMAGE.png"
+    effect = loss_unit("image")
+    unit = "images"
+
+    def __init__(
+        self,
+        processor: Any,
+        train: Pictures | None = None,
+        valid: Pictures | None = None,
+        options: PictureOptions | None = None,
+    ) -> None:
+        BaseTask.__init__(self, processor)
+        self.train, self.valid = train, valid
+        self.options = options or PictureOptions()
+        self.least = self.options.least
+        self.teacher: Teacher | None = None
+
+    @property
+    def reader(self) -> ImageReader:
+        """The image reader of the model."""
+        reader: Any = self.vocabulary.source
+        return reader
+
+    @classmethod
+    def for_trained_model(cls, settings: Settings, vocabulary: Any) -> Self:
+        """Builds the task for a trained model: its image reader, no data."""
+        del settings
+        return cls(vocabulary)
+
+    def unknown(self, examples: Pictures) -> None:
+        """None: images have no words."""
+
+    def read(self, model: ImageEncoder, items: Sequence[Any], **_: Any) -> list[Encoded]:
+        """Reads images: paths, bytes, Pillow images or arrays."""
+        del model
+        return self.reader.read(items)
+
+    def lengths(self, model: ImageEncoder, encoded: Sequence[Encoded]) -> list[int]:
+        """The number of tokens of each image."""
+        return [model.config.tokens] * len(encoded)
+
+    def learn_from(self, teacher: Teacher) -> None:
+        """Sets a teacher, whose answers become a part of the loss.
+
+        Raises:
+            InputError: The teacher has other classes.
+        """
+        teacher.check(self.options.classes)
+        self.teacher = teacher
+
+    @classmethod
+    def prepare(cls, settings: Settings, processor: Processor | None = None) -> Prepared:
+        """Reads the images of a recipe, and determines the classes of the model.
+
+        Args:
+            settings: The recipe.
+            processor: The processor of a resumed run or of the pretrained model; None: make one.
+
+        Raises:
+            InputError: The data holds no images, or images of another size than the model's.
+        """
+        data, train = settings.data, settings.train
+        model: Any = settings.model
+        if data.example_type != "pictures":
+            expected = "images, scenes or digits, for a model of images"
+            raise InputError("data.kind", got=data.kind, expected=expected)
+        reader = _reader_for(data, model) if processor is None else processor.source
+        found = load_pictures(data, reader)
+        if processor is None:
+            if getattr(data, "normalise", "half") == "data":
+                mean, std = statistics(found.train.values)
+                reader = reader.model_copy(update={"mean": mean, "std": std})
+            processor = Processor(reader)
+        classes = model.classes or getattr(data, "names", ()) or in_order(found.train.labels)
+        completed = model.model_copy(update={"classes": classes})
+        _check_batches(completed, train.batch_tokens, len(found.train))
+        options = PictureOptions(
+            classes=completed.classes,
+            tokens=completed.tokens,
+            batch_tokens=train.batch_tokens,
+            smoothing=train.label_smoothing,
+            augment=getattr(data, "augment", 0.0),
+            changes=data,
+            seed=settings.seed,
+            least=completed.least_examples,
+        )
+        task = cls(processor, found.train, found.valid, options)
+        seen = Seen.of("images", found.train.keys(), len(found.train))
+        return Prepared(processor, task, found.checksums, completed, seen)
+
+    def batches(self, start: Cursor) -> Iterator[tuple[Batch[Dense], Cursor]]:
+        """Yields training batches without end; their order depends only on seed and epoch."""
+        options, train = self.options, self.train
+        if not train:
+            raise InputError("training", got="no images", expected="some to learn from")
+        wanted = torch.tensor(label_indices(options.classes, train.labels))
+
+        def drawn_again(pixels: Any, index: Sequence[int], epoch: int) -> Any:
+            digits = torch.from_numpy(pixels)
+            return augmented(digits, index, options.seed, epoch, options.augment).numpy()
+
+        def make(index: list[int], epoch: int) -> Batch[Dense]:
+            first = drawn_again if options.augment else None
+            found = changed_batch(
+                train.values, index, options.changes, options.seed, epoch, self.reader.mean, first
+            )
+            source = Dense(self.reader.normalised(torch.from_numpy(found.pixels)))
+            shares = None
+            if found.partners is not None:
+                shares = _shares(wanted[index], wanted[found.partners], found.shares, classes)
+            return Batch(
+                source, Ragged(wanted[index], (1,) * len(index)), tuple(index), shares=shares
+            )
+
+        classes = len(options.classes)
+        lengths = [options.tokens] * len(train)
+        plan = partial(
+            training_batches, lengths, options.batch_tokens, options.seed, least=options.least
+        )
+        batches = epochs(plan, make, start)
+        return computed_ahead(batches) if options.changes.workers else batches
+
+    def targets(self, batch: Batch[Dense]) -> int:
+        """The number of images in a batch: each has one class."""
+        return len(batch.index)
+
+    def loss(self, model: ImageEncoder, batch: Batch[Dense]) -> Tensor:
+        """Cross-entropy of the classes with label smoothing, summed over the images: a scalar.
+
+        With a teacher (1 - λ) of it, and λ of the loss to the teacher (DeiT, equations 2 and 3).
+        """
+        teacher, smoothing = self.teacher, self.options.smoothing
+        if teacher is None:
+            return class_loss(model, batch, smoothing)
+        own, distilled = model.class_logits(batch.source)  # (images, classes) each
+        taught = teacher.loss(distilled, batch.source, self.reader)
+        return (1 - teacher.weight) * logits_loss(own, batch, smoothing) + teacher.weight * taught
+
+    def measure(
+        self, model: ImageEncoder, examples: Pictures, on_progress: OnShare | None = None
+    ) -> Measures:
+        """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
+        model.require_head("classes")
+        if not len(examples):
+            raise InputError("images", got="none", expected="some, with classes")
+        classes = model.config.classes
+        wanted = torch.tensor(label_indices(classes, examples.labels))
+        with evaluating(model):
+            parts = [
+                batch.source.to(model.device) for batch in self.labelled_batches(model, examples)
+            ]
+            shares, lock = accumulate([1 / len(parts)] * len(parts)), Lock()
+
+            def classify(part: Dense) -> Tensor:
+                logits: Tensor = model.classify(part)
+                if on_progress is not None:
+                    with lock:  # several threads classify; shares are reported in their order
+                        on_progress(next(shares))
+                return logits
+
+            logits = torch.cat(parallel_map(classify, parts)).cpu()  # (images, classes)
+        loss = float(F.cross_entropy(logits, wanted))
+        found = [classes[best] for best in logits.argmax(1).tolist()]
+        scores = class_scores(examples.labels, found, classes)
+        return Measures({"loss": loss, **scores.overall}, scores.by_label, scores.confusion)
+
+    def labelled_batches(self, model: ImageEncoder, examples: Pictures) -> Iterator[Batch[Dense]]:
+        """Batches of images with their classes, in their order."""
+        if not isinstance(examples, Pictures):
+            raise InputError("images", got=kind_of(examples), expected="images with their classes")
+        numbers = torch.tensor(label_indices(model.config.classes, examples.labels))
+        for rows in equal_length_batches([model.config.tokens] * len(examples), TOKENS_AT_ONCE):
+            source = Dense(self.reader.normalised(torch.from_numpy(examples.values[rows])))
+            yield Batch(source, Ragged(numbers[rows], (1,) * len(rows)), tuple(rows))
+
+    def load(self, data: Any) -> PictureSplits:
+        """The training, validation and test images of a data config."""
+        return load_pictures(data, self.reader)
+
+    def load_file(self, file: str, data: Any, columns: Columns = ALL_FOUND) -> Pictures:
+        """The images of a folder, an archive or a table of paths (relative to it) and classes."""
+        names = getattr(data, "names", ())
+        return read_pictures(file, self.reader, names, columns=columns, for_tests=True)
+
+    def example_sets(self, settings: Settings, selection: Selection) -> dict[str, ExampleSet]:
+        """The selected images, without files that are no images."""
+        sets = self.examples(settings, selection)
+        return {
+            name: ExampleSet(found).reduced(found, "that cannot be read", found.skipped)
+            for name, found in sets.items()
+        }
+
+    def limited(self, examples: Pictures, limit: int) -> Pictures:
+        """At most `limit` images, evenly spread over a set."""
+        return examples.take(spread(len(examples), limit))
+
+    def keys(self, examples: Pictures, seen: Seen) -> Iterator[Keys] | None:
+        """The keys of the images' pixels."""
+        return examples.keys() if seen.unit == "images" else None
+
+    def sources(self, model: ImageEncoder, images: Any) -> Iterator[Dense]:
+        """Images, or examples with their classes, as batches of the model's input."""
+        if isinstance(images, Pictures):
+            return (batch.source for batch in self.labelled_batches(model, images))
+        if not isinstance(images, Iterable) or isinstance(images, str | bytes | Mapping):
+            raise InputError("images", got=kind_of(images), expected="a list of images or paths")
+        images = list(images)
+        batches = equal_length_batches([model.config.tokens] * len(images), TOKENS_AT_ONCE)
+        return (self.reader.collate(self.reader.read([images[i] for i in b])) for b in batches)
+
+    def trace(self, model: ImageEncoder, item: Any, tap: Tap, **_: Any) -> Trace:
+        """Reads one image, and returns what the tap records and the predicted class."""
+        [encoded] = self.reader.read([item])
+        source, pixels = self.reader.collate([encoded]).to(model.device), encoded.values
+        classified, written, note = None, None, ""
+        with evaluating(model):
+            if model.config.classes:
+                [shares] = model.classify(source, tap).softmax(dim=1)
+                share, best = shares.max(dim=0)
+                written = model.config.classes[int(best)]
+                note = f"It is read as {written}, with a probability of {float(share):.3f}."
+                classified = classifier(model, source, tap.edits)
+            else:
+                model.hidden(source, tap)
+        picture = picture_of(model, source, pixels, lambda: np.asarray(shown(item)))
+        words = picture.names, range(len(picture.names))
+        weights = dense_records(model, model.embed.layout(source), tap)
+        kind = {"encoder.self": (words, words)}
+        return Trace(weights, kind, written, note, picture, classified)
+
+
+def _reader_for(data: Any, model: Any) -> ImageReader:
+    """The reader of a new model: images are scaled to the model's size.
+
+    Raises:
+        InputError: The digits have another size than the model's.
+    """
+    (height, width), channels = model.image, model.channels
+    if data.kind != "digits":
+        half, scaling = (0.5,) * channels, getattr(data, "scaling", "whole")
+        if scaling == "object" and channels != 1:
+            raise InputError("data.scaling: object", got="model.channels: 3", expected="1")
+        return ImageReader(
+            height=height, width=width, channels=channels, mean=half, std=half, scaling=scaling
+        )
+    if (height, width, channels) != (SIDE, SIDE, 1):
+        got = f"{height} x {width}, {channels} channels"
+        raise InputError("model.image", got=got, expected=f"{SIDE} x {SIDE}, 1 channel")
+    return ImageReader(height=SIDE, width=SIDE, channels=1, mean=(0.5,), std=(0.5,), scaling="ink")
+
+
+def _check_batches(model: Any, batch_tokens: int, images: int) -> None:
+    """Refuses batches of fewer images than the model can learn from.
+
+    Raises:
+        InputError: The budget or the training split has room for fewer images.
+    """
+    least, (height, width) = model.least_examples, model.image
+    if least == 1:
+        return
+    why = f"its batch norm cannot learn from one image of {height} x {width}"
+    if batch_tokens < least * model.tokens:
+        raise InputError(
+            "train.batch_tokens",
+            got=f"{batch_tokens}, which is one image for family {model.family}",
+            expected=f"at least {least * model.tokens}: {least} images",
+            fix=f"{why}; raise train.batch_tokens, or take a larger model.image",
+        )
+    if images < least:
+        raise InputError("training images", got=images, expected=f"at least {least}", fix=why)
+
+
+def _shares(one: Tensor, other: Tensor, shares: Any, classes: int) -> Tensor:
+    """The mixture of the classes of two images, λ e_one + (1 - λ) e_other: (images, classes)."""
+    share = torch.from_numpy(shares)[:, None]
+    return share * F.one_hot(one, classes) + (1 - share) * F.one_hot(other, classes)

@@ -1,0 +1,271 @@
+"""`WritingTask`, the base class of the tasks whose models write text.
+
+It has their loss per token, decoding in batches, and the attention while a text is written. Token
+ids come in, of sources to translate or of prompts to continue; hypotheses go out, decoded to text,
+or one after the other the steps in which they are decoded.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from torch import Tensor
+
+from regard.data.batch import Batch
+from regard.decode import engine
+from regard.decode.config import DecodeConfig
+from regard.decode.engine import Step
+from regard.decode.filters import Symbols
+from regard.decode.many import decode_many
+from regard.decode.search import Forbidden, Hypothesis
+from regard.errors import InputError
+from regard.inputs.arrays import Ragged
+from regard.inputs.reader import Encoded
+from regard.layers import Tap
+from regard.models.mode import evaluating
+from regard.tasks.base_task import BaseTask, max_lengths, per_token
+from regard.tasks.head_batches import inputs_of
+from regard.tasks.trace import Trace, first_records
+
+Result = TypeVar("Result")
+Ids = Sequence[int]
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output for one source or prompt: its text, and its hypothesis."""
+
+    text: str
+    hypothesis: Hypothesis
+
+    @property
+    def logprob(self) -> float:
+        """The log-probability of the tokens."""
+        return self.hypothesis.logprob
+
+    @property
+    def score(self) -> float:
+        """The score by which the search ranks hypotheses."""
+        return self.hypothesis.score
+
+
+class WritingTask(BaseTask, ABC):
+    """Base class of the tasks whose models write text."""
+
+    smoothing: float
+    """Label smoothing ε in training."""
+    rows_at_once: ClassVar[int] = 32
+    """Hypotheses per decoding batch."""
+
+    @abstractmethod
+    def symbols(self) -> Symbols:
+        """The special tokens of decoding."""
+
+    @abstractmethod
+    def written(self, ids: Ids) -> str:
+        """Decodes the ids of an output to text."""
+
+    def target_ids(self, text: str, longest: int) -> list[int]:
+        """Encodes a given target; raises an error if the model cannot write it."""
+        raise NotImplementedError
+
+    def read_prompts(self, model: Any, items: Sequence[str], **options: Any) -> list[Encoded]:
+        """Reads texts to be continued or completed; by default as `read` does."""
+        return self.read(model, items, **options)
+
+    def predict(
+        self,
+        model: Any,
+        encoded: Sequence[Encoded],
+        config: DecodeConfig,
+        *,
+        tap: Tap | None = None,
+    ) -> list[list[Output]]:
+        """The best outputs for each text, best first; see `outputs`."""
+        return self.outputs(model, [text.values for text in encoded], config, tap=tap)
+
+    def forbidden(self, config: DecodeConfig) -> Forbidden | None:
+        """A function that forbids tokens, depending on those before them; None: none is."""
+        del config
+        return None
+
+    def targets(self, batch: Batch[Ragged]) -> int:
+        """The number of target tokens, end symbols included; batches have no padding."""
+        return batch.targets.ids.numel()
+
+    def loss(self, model: Any, batch: Batch[Ragged]) -> Tensor:
+        """Cross-entropy with label smoothing, summed over the target tokens: a scalar.
+
+        The smoothed target has 1 - ε on the right token and ε spread over all tokens. The
+        cross-entropy differs from the KL divergence only by a constant.
+        """
+        return model.loss(*inputs_of(batch), batch.targets.ids, self.smoothing)
+
+    def likelihood(
+        self,
+        model: Any,
+        batches: Iterable[Batch[Ragged]],
+        on_progress: Callable[[int], None] | None = None,
+    ) -> dict[str, float]:
+        """Mean negative log-likelihood per target token (without smoothing), and perplexity.
+
+        Args:
+            model: The model.
+            batches: The texts, or the sources and targets.
+            on_progress: Called after each batch with its number of tokens that the model reads.
+        """
+        total, count = 0.0, 0
+        with evaluating(model):
+            for batch in (batch.to(model.device) for batch in batches):
+                total += float(model.loss(*inputs_of(batch), batch.targets.ids))
+                count += self.targets(batch)
+                if on_progress is not None:
+                    on_progress(sum(side.ids.numel() for side in inputs_of(batch)))
+        return per_token(total, count)
+
+    def outputs(
+        self,
+        model: Any,
+        ids: Sequence[Ids],
+        config: DecodeConfig,
+        *,
+        prefixes: Sequence[Ids] | None = None,
+        tap: Tap | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[list[Output]]:
+        """The best outputs for each source or prompt, best first, in their order.
+
+        Args:
+            model: The model.
+            ids: The ids of each source of an encoder-decoder, or of each prompt of a decoder.
+            config: The decoding settings.
+            prefixes: The ids that each output must begin with.
+            tap: Records or edits activations. A record belongs to one batch, with rows in the order
+                of `ids`; so with a tap everything is decoded in a single batch.
+            on_progress: Called with the number of sources or prompts just decoded.
+        """
+
+        def decode(part: list[int]) -> list[list[Hypothesis]]:
+            chosen = None if prefixes is None else [prefixes[i] for i in part]
+            return self._run(engine.decode, model, [ids[i] for i in part], config, chosen, tap)
+
+        with evaluating(model):
+            n_best = decode_many(
+                [*map(len, ids)],
+                decode,
+                config,
+                rows=self.rows_at_once,
+                tap=tap,
+                on_progress=on_progress,
+            )
+        return [
+            [Output(self.written(hypothesis.ids), hypothesis) for hypothesis in hypotheses]
+            for hypotheses in n_best
+        ]
+
+    def steps(self, model: Any, ids: Ids, config: DecodeConfig, prefix: Ids = ()) -> Iterator[Step]:
+        """The steps in which the output for one source or prompt is decoded; see `outputs`."""
+        return self._run(engine.stream, model, [ids], config, [prefix])
+
+    def _run(
+        self,
+        decode: Callable[..., Result],
+        model: Any,
+        ids: Sequence[Ids],
+        config: DecodeConfig,
+        prefixes: Sequence[Ids] | None,
+        tap: Tap | None = None,
+    ) -> Result:
+        """Calls `engine.decode` or `engine.stream` with the arguments that both take."""
+        reads = model.config.sides == 2
+        return decode(
+            model,
+            Ragged.of(ids) if reads else None,
+            self.symbols(),
+            config,
+            prompts=None if reads else ids,
+            prefixes=prefixes,
+            tap=tap,
+            max_lengths=max_lengths(map(len, ids)),
+            limit=model.config.max_length,
+            forbidden=self.forbidden(config),
+        )
+
+    def trace(
+        self,
+        model: Any,
+        text: str,
+        tap: Tap,
+        *,
+        decode: DecodeConfig,
+        target: str | None = None,
+        allow_unknown: bool = True,
+    ) -> Trace:
+        """Reads a source, decodes or forces its target, and returns the recorded attention.
+
+        Args:
+            model: The encoder-decoder.
+            text: The source.
+            tap: Records the attention weights.
+            decode: The decoding settings, if no target is given; the recorded weights are then
+                those of the best hypothesis.
+            target: A target to force instead of decoding one.
+            allow_unknown: Whether the source may contain unknown words.
+        """
+        longest, both, note = model.config.max_length, self.vocabulary, ""
+        [encoded] = self.read(model, [text], allow_unknown=allow_unknown)
+        warn_unknown(encoded)
+        source = encoded.values
+        if target is None:
+            [[best, *_]] = self.predict(model, [encoded], decode, tap=tap)
+            ids, finished = list(best.hypothesis.ids), best.hypothesis.finished
+            weights = first_records(tap) | tap.follow(best.hypothesis.rows)
+            if not finished:
+                note = "the output did not end by itself: it was cut at the maximal length"
+        else:
+            ids, finished = self.target_ids(target, longest), True
+            with evaluating(model):
+                sides = Ragged.of([source]), Ragged.of([[both.target.begin, *ids]])
+                model(*(side.to(model.device) for side in sides), tap)
+            weights, note = first_records(tap), "the output was given"
+        # An output cut at its maximal length has no step that writes the end symbol, so its
+        # last token is never read.
+        out = [*ids, both.target.end] if finished else ids
+        back = [both.target.begin, *ids][: len(out)]
+        shown, queries = both.source.words(source), both.target.words(out)
+        words = {
+            "encoder.self": (shown, shown),
+            "decoder.self": (queries, both.target.words(back)),
+            "decoder.cross": (queries, shown),
+        }
+        read, given = both.source.tokens(source), both.target.tokens(back)
+        pieces = {
+            "encoder.self": (read, read),
+            "decoder.self": (given, given),
+            "decoder.cross": (given, read),
+        }
+        return Trace(weights, words, self.written(ids), note, pieces=pieces)
+
+
+def warn_unknown(encoded: Encoded) -> None:
+    """Logs a warning about the words of a text that the vocabulary does not have."""
+    if encoded.unknown:
+        _logger.warning("warning: the model does not know: %s", ", ".join(encoded.unknown))
+
+
+def check_length(tokens: int, what: str, longest: int) -> None:
+    """Raises an error if a text has no tokens, or more than `longest`."""
+    if not tokens:
+        raise InputError(what, got="nothing", expected="some words")
+    if tokens > longest:
+        raise InputError(
+            f"{what} is too long",
+            got=f"{tokens} tokens",
+            expected=f"at most {longest} (model.max_length)",
+            fix="give it in parts",
+        )

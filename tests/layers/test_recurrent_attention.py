@@ -1,0 +1,40 @@
+"""The recurrent decoder layer with attention: its state after rows of different lengths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from regard.layers import BlockShape, KVCache, Layout, Memory, RecurrentState, plain_context
+from regard.layers.recurrent_attention import AttentiveBlock
+
+DIM, LENGTHS, MEMORY = 6, (4, 1, 0, 3), (2, 5, 3, 4)
+
+
+def context(lengths, memory, block):
+    start = block.recurrent.start(len(lengths), memory.x)
+    states = [tuple(torch.full_like(each, 0.5) for each in start)]
+    empty = KVCache(0, len(lengths), 0, 0, 0)
+    ctx = replace(plain_context(lengths), memory=memory, cache=RecurrentState(states, empty))
+    return ctx, states
+
+
+@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+def test_each_row_keeps_the_state_after_its_own_last_token(cell):
+    torch.manual_seed(0)
+    shape = BlockShape(
+        dim=DIM, heads=1, hidden=DIM, norm="none", residual=False, cell=cell, score="additive"
+    )
+    block = AttentiveBlock(shape, "decoder.0", attends=True)
+    rows = [torch.randn(length, DIM) for length in LENGTHS]
+    whole = Memory(torch.randn(sum(MEMORY), DIM), Layout(MEMORY))
+    ctx, states = context(LENGTHS, whole, block)
+    block(torch.cat(rows), ctx)
+    for row, x in enumerate(rows):
+        alone, expected = context((len(x),), whole.select(torch.tensor([row])), block)
+        for token in x:  # one token at a time
+            block(token[None], replace(alone, layout=Layout((1,)), where=torch.zeros(1).long()))
+        for found, one in zip(states[0], expected[0], strict=True):
+            torch.testing.assert_close(found[row], one[0])
