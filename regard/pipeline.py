@@ -29,7 +29,7 @@ from regard.inputs.text import Processor, Token, Vocabulary
 from regard.inputs.text.reader import are_texts, is_ids
 from regard.layers import Edit, Tap
 from regard.layers import knock_out as knocked_out
-from regard.layers.tap.without import without
+from regard.layers.tap.without_head import without_head
 from regard.models import Model, describe
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
@@ -696,7 +696,7 @@ class Pipeline:
 
     def _model(self, removed: Sequence[str]) -> Any:
         """The model; if heads are named in `removed`, a version of it without them."""
-        return without(self.model, _as_sequence(removed)) if removed else self.model
+        return without_head(self.model, _as_sequence(removed)) if removed else self.model
 
     def __repr__(self) -> str:
         size = f"{self.parameters:,} parameters"

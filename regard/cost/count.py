@@ -146,7 +146,7 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
         if isinstance(module, VocabularyHead):
             counts["output"] += 2 * targets * module.weight.numel()
         elif isinstance(module, Convolution2d):  # at each place of its output
-            counts[top] += 2 * module.places * module.weight.numel()
+            counts[top] += 2 * module.output_cells * module.weight.numel()
         elif isinstance(module, nn.Linear | nn.RNNBase | nn.Conv1d):
             part = top if top in counts else "task heads"
             of_source = name.endswith("cross_attention.key_value")

@@ -145,7 +145,7 @@ class Encoder(BaseEncoder):
 
     def pooled(self, texts: Ragged, hidden: Tensor) -> Tensor:
         """The pooled vector of each text, f(W x) of its first token: (texts, dim)."""
-        first = hidden[texts.firsts]
+        first = hidden[texts.first_tokens]
         if self.pooler is None:
             return first
         function = torch.tanh if self.config.pooler == "tanh" else torch.relu

@@ -128,12 +128,12 @@ def make_context(
         **beside: Further fields of the context, such as `memory` and `tap`.
     """
     before = (0,) * layout.batch if cache is None else cache.lengths
-    where = torch.tensor(before, device=layout.device) if any(before) else None  # (batch,)
-    if where is None:
-        where = layout.where  # (tokens,)
+    positions = torch.tensor(before, device=layout.device) if any(before) else None  # (batch,)
+    if positions is None:
+        positions = layout.positions  # (tokens,)
     elif layout.longest > 1:
         counts = torch.tensor(layout.lengths, device=layout.device)
-        where = where.repeat_interleave(counts) + layout.where  # (tokens,)
+        positions = positions.repeat_interleave(counts) + layout.positions  # (tokens,)
     # If all rows are equally long, there is no padding to mask.
     even = layout.even and len(set(before)) <= 1
     ends = tuple(old + new for old, new in zip(before, layout.lengths, strict=True))
@@ -143,4 +143,4 @@ def make_context(
         key_lengths=None if even else ends,
         query_lengths=None if even else layout.lengths,
     )
-    return Context(layout, where, mask, stack.positions, cache=cache, **beside)
+    return Context(layout, positions, mask, stack.positions, cache=cache, **beside)

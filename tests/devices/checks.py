@@ -21,7 +21,7 @@ from regard.decode.filters import Symbols
 from regard.inputs.arrays import Dense, Ragged
 from regard.kernels.dropout import drawing_from
 from regard.layers import Tap, knock_out
-from regard.layers.tap.without import without
+from regard.layers.tap.without_head import without_head
 from regard.models import FAMILIES, build
 from regard.train.adam import Adam
 from regard_lectures.figures.sentences import intervene
@@ -200,7 +200,7 @@ def taps(twins: Twins) -> None:
             inputs, tap = given(twins, device), Tap(edits=[knock_out(head)])
             with torch.inference_mode():
                 lessened.append(model.hidden(inputs[0], tap))
-                without(model, [head]).hidden(inputs[0])
+                without_head(model, [head]).hidden(inputs[0])
         same(*lessened)
 
 

@@ -16,7 +16,7 @@ from regard.kernels.dropout import drawing_from
 from regard.layers import Edit, Mask, Tap, knock_out, replace
 from regard.layers.attention import attend_unfused
 from regard.layers.masks import hardmax
-from regard.layers.tap.without import without
+from regard.layers.tap.without_head import without_head
 from regard.models import Seq2SeqConfig, build
 from regard.models.meta_model import sketch
 from regard.models.quantise import quantise
@@ -269,7 +269,7 @@ def test_a_head_that_is_away_gives_no_context(pair):
     model = make()
     assert model.heads() == ["decoder.0.cross.0"]
     edited = model(*pair, Tap(edits=[knock_out("decoder.0.cross.0")]))
-    close(without(model, model.heads())(*pair), edited)
+    close(without_head(model, model.heads())(*pair), edited)
     model.decoder.blocks[0].recurrent.cells.weight_ih_l0[:, DIM:] = 0
     model.decoder.readout.weight[:, DIM : 2 * DIM] = 0
     close(model(*pair), edited)

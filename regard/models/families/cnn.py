@@ -31,7 +31,7 @@ class CNNConfig(ConvolutionalConfig):
 
     @model_validator(mode="after")
     def _image_fits(self) -> CNNConfig:
-        if min(self.places[-1]) < 1:
+        if min(self.map_sizes[-1]) < 1:
             height, width = self.image
             raise ValueError(
                 f"an image of {height} x {width} is too small for {len(self.filters)} "
@@ -43,7 +43,7 @@ class CNNConfig(ConvolutionalConfig):
         return self
 
     @property
-    def places(self) -> list[tuple[int, int]]:
+    def map_sizes(self) -> list[tuple[int, int]]:
         """Height and width after each convolution and its pooling."""
         found, (height, width) = [], self.image
         for _ in self.filters:
@@ -70,7 +70,7 @@ class CNNConfig(ConvolutionalConfig):
         """Estimates how many numbers one image stores for the backward pass."""
         del lengths, targets
         # the output of each convolution before and after ReLU is 4 x as large as after pooling
-        maps = zip(self.filters, self.places, strict=True)
+        maps = zip(self.filters, self.map_sizes, strict=True)
         return sum(10 * width * rows * columns for width, (rows, columns) in maps) + 2 * sum(
             self.dense
         )

@@ -61,7 +61,7 @@ class ResNetConfig(ConvolutionalConfig):
         return (2 if self.stride_first else 1, *[2] * (len(self.depths) - 1))
 
     @property
-    def places(self) -> list[tuple[int, int]]:
+    def map_sizes(self) -> list[tuple[int, int]]:
         """Height and width after the stem and after each stage."""
         found = [(halved(halved(self.image[0])), halved(halved(self.image[1])))]
         for stride in self.strides:
@@ -72,7 +72,7 @@ class ResNetConfig(ConvolutionalConfig):
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of the last stage's output."""
-        return self.places[-1]
+        return self.map_sizes[-1]
 
     @property
     def least_examples(self) -> int:
@@ -96,9 +96,9 @@ class ResNetConfig(ConvolutionalConfig):
         Each convolution stores its output before its norm, and the norm's output.
         """
         del lengths, targets
-        total = 2 * self.stem_width * 5 * self.places[0][0] * self.places[0][1]
+        total = 2 * self.stem_width * 5 * self.map_sizes[0][0] * self.map_sizes[0][1]
         parts = 2.0 if self.block == "basic" else 1.5  # in widths: 1 + 1, or 1/4 + 1/4 + 1
-        stages = zip(self.depths, self.filters, self.places[1:], strict=True)
+        stages = zip(self.depths, self.filters, self.map_sizes[1:], strict=True)
         for depth, width, (height, columns) in stages:
             total += int(2 * parts * depth * width * height * columns)
         return total
