@@ -502,7 +502,7 @@ class Pipeline:
         from regard.explain.look import look_of
 
         self.reader.check("look", [text], are_texts)
-        if (target is not None or decode) and self.model.config.sides == 1:
+        if (target is not None or decode) and not self.model.config.has_target:
             raise InputError(
                 "look", got="a target or a search", expected="a text alone, for a single stack"
             )

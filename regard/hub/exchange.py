@@ -40,7 +40,7 @@ def recipe_of(
         folder: The folder it was read from, or a single file.
         their: The contents of Hugging Face's `config.json`, if it was read already.
     """
-    length, both = config.max_length, config.sides == 2
+    length, both = config.max_length, config.has_target
     return Recipe(
         version=1,
         task=_task_of(config),
@@ -210,7 +210,7 @@ def _unnamed(model: Model, decode: DecodeConfig) -> dict[str, Any]:
     They are None, since the defaults of transformers may lie beyond the vocabulary. Only an
     encoder-decoder must have a padding id; it is the id that decoding starts from.
     """
-    pad = decode.begin or 0 if model.config.sides == 2 else None
+    pad = decode.begin or 0 if model.config.has_target else None
     return {"bos_token_id": None, "eos_token_id": None, "pad_token_id": pad}
 
 

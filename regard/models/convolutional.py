@@ -23,7 +23,7 @@ from regard.models.families.images import ConvolutionalConfig
 from regard.models.families.resnet import ResNetConfig
 
 
-class Stages(nn.Module):
+class FeatureMaps(nn.Module):
     """Modules applied to feature maps one after another; the counterpart of a stack of blocks.
 
     Args:
@@ -64,10 +64,10 @@ def _visited(tap: Tap, site: str, x: Tensor) -> Tensor:
     count, _, height, width = maps.shape
     tokens = maps.permute(0, 2, 3, 1).reshape(-1, maps.shape[1])
     layout = Layout((height * width,) * count, x.device, (height, width))
-    found = tap.visit_tokens(site, tokens, layout)
-    if found is tokens:  # the same memory layout as without a tap, and so the same bits
+    changed = tap.visit_tokens(site, tokens, layout)
+    if changed is tokens:  # the same memory layout as without a tap, and so the same bits
         return x
-    return found.view(count, height, width, -1).permute(0, 3, 1, 2).reshape(x.shape)
+    return changed.view(count, height, width, -1).permute(0, 3, 1, 2).reshape(x.shape)
 
 
 class ConvolutionalEncoder(BaseEncoder):
@@ -75,7 +75,7 @@ class ConvolutionalEncoder(BaseEncoder):
 
     config: ConvolutionalConfig
     embed: Pixels
-    encoder: Stages  # type: ignore[assignment]
+    encoder: FeatureMaps  # type: ignore[assignment]
     missing_head_advice = "train one with model.family=resnet; embed needs none"
 
     def hidden(self, source: Dense, tap: Tap | None = None) -> Tensor:
@@ -114,7 +114,7 @@ class Pooled(nn.Module):
         return F.max_pool2d(self.convolution(x).relu(), 2)
 
 
-class Dense1(nn.Module):
+class HiddenLayer(nn.Module):
     """relu(W x + b); feature maps are flattened to vectors first."""
 
     def __init__(self, before: int, after: int) -> None:
@@ -157,8 +157,8 @@ class SmallCNN(ConvolutionalEncoder):
             )
             stages.append(Pooled(convolution))
         (height, width), last = config.map_sizes[-1], config.filters[-1]
-        stages += [Dense1(*each) for each in pairwise((last * height * width, *config.dense))]
-        self.encoder = Stages(stages)
+        stages += [HiddenLayer(*pair) for pair in pairwise((last * height * width, *config.dense))]
+        self.encoder = FeatureMaps(stages)
         self.dropout = Dropout(config.dropout)
         self.classes = Linear(config.dim, len(config.classes)) if config.classes else None
 
@@ -247,9 +247,9 @@ class ResNet(ConvolutionalEncoder):
         config: The settings of the model and the size of the images.
 
     Example:
-        >>> from regard.models.meta_model import sketch
+        >>> from regard.models.meta_model import meta_model
         >>> classes = tuple(str(number) for number in range(1000))
-        >>> big = sketch(ResNetConfig(size="50", classes=classes))
+        >>> big = meta_model(ResNetConfig(size="50", classes=classes))
         >>> sum(parameter.numel() for parameter in big.parameters())  # 25.6 million
         25557032
     """
@@ -269,10 +269,10 @@ class ResNet(ConvolutionalEncoder):
         for number, (depth, stride) in enumerate(zip(config.depths, config.strides, strict=True)):
             before, after = widths[number : number + 2]
             first = Residual(config, before, after, stride, (areas[number], areas[number + 1]))
-            others = (areas[number + 1],) * 2
-            rest = [Residual(config, after, after, 1, others) for _ in range(depth - 1)]
-            stages.append(nn.Sequential(first, *rest))
-        self.encoder = Stages(stages)
+            cells = (areas[number + 1],) * 2
+            blocks = [Residual(config, after, after, 1, cells) for _ in range(depth - 1)]
+            stages.append(nn.Sequential(first, *blocks))
+        self.encoder = FeatureMaps(stages)
         self.dropout = Dropout(config.dropout)
         self.classes = Linear(config.dim, len(config.classes)) if config.classes else None
         draw_he(self)

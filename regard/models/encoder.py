@@ -90,13 +90,13 @@ class BaseEncoder(Model):
         Raises:
             InputError: If the model has no such head.
         """
-        found = getattr(self, head, None)
-        if found is None:
+        module = getattr(self, head, None)
+        if module is None:
             raise InputError(
                 f"this encoder has no head for {head.replace('_', ' ')}",
                 fix=self.missing_head_advice,
             )
-        return found
+        return module
 
     def embeds(self) -> Sequence[Front]:
         """The front."""

@@ -62,23 +62,23 @@ def stack_of(
 
 
 def _positions(config: BlocksConfig, *, causal: bool) -> Positions:
-    own: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if config.positions == "rotary":
-        own = {"head_dim": config.head_width, "rate": config.rotary_base}
-        own["scaling"] = _rotary_scaling(config.rotary_scaling)
+        options = {"head_dim": config.head_width, "rate": config.rotary_base}
+        options["scaling"] = _rotary_scaling(config.rotary_scaling)
     elif config.positions == "buckets":
-        own = {"buckets": config.buckets, "farthest": config.farthest}
+        options = {"buckets": config.buckets, "farthest": config.farthest}
     elif config.positions == "learned":
-        own = {"first": config.positions_from}
+        options = {"first": config.positions_from}
     if config.positions in ("learned", "sinusoidal_2d") and isinstance(config, ImageEncoderConfig):
-        own |= {"grid": config.grid, "before": config.tokens_before}
+        options |= {"grid": config.grid, "before": config.tokens_before}
     return position_scheme(
         config.positions,
         dim=config.dim,
         heads=config.heads,
         max_length=config.max_length,
         causal=causal,
-        **own,
+        **options,
     )
 
 

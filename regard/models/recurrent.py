@@ -117,11 +117,11 @@ class RecurrentDecoder(Stack):
         newest = whole[:, self.dim // 2 :] if self.encoder == "both" else whole
         first = self.first(newest).tanh().repeat_interleave(rows, 0)
         first = first.view(batch * rows, -1, self.states, self.dim)
-        held = [layer.unbind(1) for layer in first.unbind(1)]  # (rows, dim) each
+        states = [layer.unbind(1) for layer in first.unbind(1)]  # (rows, dim) each
         if self.fed and not self.attends:
-            held.append((whole.repeat_interleave(rows, 0),))
+            states.append((whole.repeat_interleave(rows, 0),))
         cache = KVCache(0, batch * rows, 0, 0, 0, whole.device, whole.dtype)
-        return RecurrentState(held, cache)
+        return RecurrentState(states, cache)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """y (tokens, dim) -> t (tokens, dim), the input of the vocabulary head."""

@@ -35,7 +35,7 @@ from regard.inputs.text import Processor, Vocabulary
 from regard.models import parse_description, vocabularies_in
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
-from regard.models.load_weights import blank, fill
+from regard.models.load_weights import blank, load_weights
 from regard.models.meta_model import shapes
 from regard.pipeline import PRECISIONS, Pipeline, no_tokenizer
 from regard.recipes import recipe as recipes
@@ -301,7 +301,7 @@ def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
     check_weights(config, vocabularies, snapshot.weights, name)
     model = blank(config, *vocabularies)
     check_tensors(f"{name}: the weights", snapshot.weights, model.state_dict())
-    fill(model, snapshot.weights)
+    load_weights(model, snapshot.weights)
     stored = _stored_processor(snapshot.tokenizer)
     recipe = recipe_of_run(snapshot.recipe, f"{name}/recipe.yaml")
     seen = Seen.from_bytes(snapshot.seen, f"{name}/{SEEN}") if snapshot.seen else None

@@ -85,7 +85,7 @@ class Twins:
             del sizes["max_length"]  # its patches are as many as they are
         sizes = CONVOLUTIONAL.get(family, sizes)
         self.config = kind.model_validate(sizes | changes)
-        vocabularies = [] if self.images else [VOCAB] * self.config.sides
+        vocabularies = [] if self.images else [VOCAB] * (1 + self.config.has_target)
         torch.manual_seed(0)
         self.cpu = build(self.config, *vocabularies).eval()
         torch.manual_seed(0)
@@ -111,7 +111,7 @@ def given(twins: Twins, device: str) -> list[Ragged | Dense]:
         shape = 3, twins.config.channels, *twins.config.image
         numbers = torch.rand(shape, generator=torch.Generator().manual_seed(0))
         return [Dense(numbers).to(device)]
-    return [ragged(5, 3, 1, seed=side).to(device) for side in range(twins.config.sides)]
+    return [ragged(5, 3, 1, seed=side).to(device) for side in range(1 + twins.config.has_target)]
 
 
 def outputs(model, inputs) -> list[torch.Tensor]:
@@ -170,7 +170,7 @@ def decoding(twins: Twins) -> None:
         found = []
         for model, _ in twins:
             source = ragged(4, 2, 5)
-            if twins.config.sides == 2:
+            if twins.config.has_target:
                 found.append(decode(model, source, symbols, config))
             else:
                 found.append(decode(model, None, symbols, config, prompts=source.split()))

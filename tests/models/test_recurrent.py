@@ -18,7 +18,7 @@ from regard.layers.attention import attend_unfused
 from regard.layers.masks import hardmax
 from regard.layers.tap.without_head import without_head
 from regard.models import Seq2SeqConfig, build
-from regard.models.meta_model import sketch
+from regard.models.meta_model import meta_model
 from regard.models.quantise import quantise
 
 VOCAB, DIM = 11, 8
@@ -444,7 +444,7 @@ def test_other_kinds_of_numbers_and_the_meta_device():
     model, ids = make(), torch.tensor([3, 4, 5])
     half = model.to(torch.bfloat16)
     assert half(Ragged(ids, (2, 1)), Ragged(ids, (1, 2))).dtype == torch.bfloat16
-    drawn = sketch(model.config, VOCAB, VOCAB)
+    drawn = meta_model(model.config, VOCAB, VOCAB)
     assert {name: each.shape for name, each in drawn.state_dict().items()} == {
         name: each.shape for name, each in model.state_dict().items()
     }

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from regard.models.config import Sizes
-from regard.models.families.family import Family, Named
+from regard.models.families.family import Family, PublishedModel
 from regard.models.families.images import IMAGE_TOKENS, ConvolutionalConfig
 
 
@@ -45,11 +45,11 @@ class CNNConfig(ConvolutionalConfig):
     @property
     def map_sizes(self) -> list[tuple[int, int]]:
         """Height and width after each convolution and its pooling."""
-        found, (height, width) = [], self.image
+        sizes, (height, width) = [], self.image
         for _ in self.filters:
             height, width = ((side - self.kernel + 1) // 2 for side in (height, width))
-            found.append((height, width))
-        return found
+            sizes.append((height, width))
+        return sizes
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -66,7 +66,7 @@ class CNNConfig(ConvolutionalConfig):
         """A short description of the widths."""
         return f"{'-'.join(map(str, self.filters))} channels, then {'-'.join(map(str, self.dense))}"
 
-    def kept_numbers(self, lengths: Sequence[int], targets: int) -> int:
+    def activation_floats(self, lengths: Sequence[int], targets: int) -> int:
         """Estimates how many numbers one image stores for the backward pass."""
         del lengths, targets
         # the output of each convolution before and after ReLU is 4 x as large as after pooling
@@ -81,7 +81,7 @@ FAMILY = Family(
     "regard.models.convolutional.SmallCNN",
     task="classify",
     named={
-        "cnn-lenet": Named(
+        "cnn-lenet": PublishedModel(
             {"family": "cnn", "size": "lenet", "classes": tuple("0123456789")},
             lengths=(IMAGE_TOKENS,),
         )
