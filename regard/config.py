@@ -82,13 +82,13 @@ def input_error(error: ValidationError, what: str) -> InputError:
         what: The name of the file or value, for the message.
     """
     fault = error.errors(include_url=False)[0]
-    place = f"{what}: {'.'.join(map(str, fault['loc']))}" if fault["loc"] else what
+    location = f"{what}: {'.'.join(map(str, fault['loc']))}" if fault["loc"] else what
     if fault["type"] == "missing":
-        return InputError(place, got="nothing", expected="a value")
+        return InputError(location, got="nothing", expected="a value")
     if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return InputError(place, got="an unknown key", expected="only known keys")
+        return InputError(location, got="an unknown key", expected="only known keys")
     usual = "Input should be "
     if not fault["msg"].startswith(usual):
-        return InputError(place, got=fault["msg"])
+        return InputError(location, got=fault["msg"])
     got = _SHOWN.repr(fault["input"])
-    return InputError(place, got=got, expected=fault["msg"].removeprefix(usual))
+    return InputError(location, got=got, expected=fault["msg"].removeprefix(usual))

@@ -48,11 +48,11 @@ class UserError(Exception):
         fix: str | None = None,
     ) -> None:
         self.what, self.got, self.expected, self.fix = what, got, expected, fix
-        found = [
+        parts = [
             f"got {_plain(got)}" if got is not None else "",
             f"expected {_plain(expected)}" if expected else "",
         ]
-        detail = ", ".join(part for part in found if part)
+        detail = ", ".join(part for part in parts if part)
         first = f"{_plain(what)}: {detail}" if detail else _plain(what)
         super().__init__(first if fix is None else f"{first}\n{_plain(fix)}")
 
@@ -83,7 +83,7 @@ def safe(text: str) -> str:
         >>> print(safe("a red \x1b[31m word"))
         a red \u001b[31m word
     """
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def nearest(name: str, names: Iterable[str]) -> list[str]:

@@ -123,7 +123,7 @@ class Pipeline:
         """
         if self.precision == "int8" and str(device) not in ("auto", "cpu"):
             raise InputError("precision int8", got=device, expected="the CPU")
-        runtime_on("cpu" if self.precision == "int8" else device, dtype).place(self.model)
+        runtime_on("cpu" if self.precision == "int8" else device, dtype).move(self.model)
         return self
 
     @property

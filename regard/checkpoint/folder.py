@@ -222,17 +222,17 @@ def _tensors(
     store = check_store(store, f'{folder / CONFIG}: "{STORED}"')
     file, narrow = str(folder / name), store != "fp32"
     with _compared(folder, manifest, name) as stream:
-        held = TensorFile(stream, manifest.files[name].size)
+        tensor_file = TensorFile(stream, manifest.files[name].size)
         if narrow:
-            check_memory(f"{file}: its weights in 32 bits", 4 * held.numbers)
-        stored = held.read(wide=IN_16_BITS if narrow else ())
+            check_memory(f"{file}: its weights in 32 bits", 4 * tensor_file.numbers)
+        stored = tensor_file.read(wide=IN_16_BITS if narrow else ())
     try:
         tensors = from_stored(stored, store, file)
-        aliases = json.loads(held.metadata.get("aliases", "{}"))
+        aliases = json.loads(tensor_file.metadata.get("aliases", "{}"))
         tensors |= {alias: tensors[first] for alias, first in aliases.items()}
     except _ODD as error:
         raise _unlike(folder, name) from error
-    return {each: tensors[each] for each in sorted(tensors)}
+    return {key: tensors[key] for key in sorted(tensors)}
 
 
 def _unlike(folder: Path, name: str) -> Damaged:
@@ -262,8 +262,8 @@ class Manifest(Config):
         Equal manifests give equal bytes.
         """
         content = self.model_dump()
-        own = hashlib.sha256(to_json_bytes(content)).hexdigest()
-        return to_json_bytes({**content, "self": own})
+        checksum = hashlib.sha256(to_json_bytes(content)).hexdigest()
+        return to_json_bytes({**content, "self": checksum})
 
 
 def write_checkpoint(folder: Path, snapshot: Snapshot) -> None:
@@ -305,11 +305,11 @@ def _pack(tensors: Mapping[str, Tensor], store: object = "fp32") -> bytes:
     storages: set[int] = set()
     for name, tensor in tensors.items():
         tensor = tensor.detach()
-        place = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
-        if tensor.numel() and place in names:
-            aliases[name] = names[place]
+        memory = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        if tensor.numel() and memory in names:
+            aliases[name] = names[memory]
             continue
-        names[place] = name
+        names[memory] = name
         # safetensors refuses tensors that share memory, so a second one is copied.
         storage = tensor.untyped_storage().data_ptr()
         stored[name] = (tensor.clone() if storage in storages else tensor).cpu().contiguous()
@@ -359,14 +359,14 @@ def read_manifest(folder: Path) -> Manifest:
 
 def _check_name(folder: Path, manifest: Manifest) -> None:
     """Refuses a run's checkpoint under another step's name; models elsewhere may have any name."""
-    place = Path(os.path.normpath(folder.absolute()))  # not resolved: a link's own name counts
-    if place.parent.name != CHECKPOINTS or not re.fullmatch("[0-9]{8,}", place.name):
+    path = Path(os.path.normpath(folder.absolute()))  # not resolved: a link's own name counts
+    if path.parent.name != CHECKPOINTS or not re.fullmatch("[0-9]{8,}", path.name):
         return
-    if TRAINING in manifest.files and place.name != folder_name(manifest.step):
+    if TRAINING in manifest.files and path.name != folder_name(manifest.step):
         raise Misnamed(
             str(folder),
             got=f"the checkpoint of step {manifest.step}, by its {MANIFEST}",
-            expected=f"that of step {int(place.name)}, by its name",
+            expected=f"that of step {int(path.name)}, by its name",
             fix="remove it: a copy or a link under another name would pass for that step",
         )
 
@@ -401,10 +401,10 @@ class _Compared:
     def __init__(self, file: BufferedReader) -> None:
         self._file, self.checksum = file, hashlib.sha256()
 
-    def readinto(self, place: memoryview, /) -> int:
+    def readinto(self, buffer: memoryview, /) -> int:
         """Read bytes into a buffer; return how many."""
-        count = self._file.readinto(place)
-        self.checksum.update(place[:count])
+        count = self._file.readinto(buffer)
+        self.checksum.update(buffer[:count])
         return count
 
     def read(self, size: int) -> bytes:
@@ -475,12 +475,12 @@ def _reading(folder: Path, name: str) -> Iterator[None]:
         raise Damaged(folder, name, error.strerror or str(error)) from error
 
 
-def check_tensors(file: str, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+def check_tensors(file: str, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
     """Compares names, shapes and types of tensors with the expected ones.
 
     Args:
         file: Name of the file, for error messages.
-        found: The tensors by name.
+        tensors: The tensors by name.
         wanted: For each expected name a tensor of the right shape and type; values do not matter.
 
     Raises:
@@ -490,21 +490,21 @@ def check_tensors(file: str, found: Mapping[str, Tensor], wanted: Mapping[str, T
     def outline(tensor: Tensor) -> str:
         return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
-    check_outlines(file, found, wanted, outline)
+    check_outlines(file, tensors, wanted, outline)
 
 
 def check_outlines(
-    what: str, found: Mapping[str, T], wanted: Mapping[str, T], outline: Callable[[T], object]
+    what: str, tensors: Mapping[str, T], wanted: Mapping[str, T], outline: Callable[[T], object]
 ) -> None:
     """Compares the names of tensors, and the outline of each, with the expected ones.
 
     Raises:
         InputError: A tensor is missing or unknown, or its outline differs.
     """
-    for name in sorted(found.keys() | wanted.keys()):
+    for name in sorted(tensors.keys() | wanted.keys()):
         got, expected = (
-            f"{name} of {outline(some[name])}" if name in some else f"no {name}"
-            for some in (found, wanted)
+            f"{name} of {outline(group[name])}" if name in group else f"no {name}"
+            for group in (tensors, wanted)
         )
         if got != expected:
             raise InputError(what, got=got, expected=expected)

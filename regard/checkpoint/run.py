@@ -151,7 +151,7 @@ def save(
         # Last: the old best must stay until a checkpoint that records the new best is in place.
         _prune(run, folder, keep, best, averaged_steps)
     except OSError as error:
-        whole = next((one.name for one in _checkpoints(run) if is_sound(one)), None)
+        whole = next((path.name for path in _checkpoints(run) if is_sound(path)), None)
         state = f"checkpoint {whole} is whole" if whole else "there is no earlier checkpoint"
         raise not_written(
             f"checkpoint {folder}", error, f"{state}; fix the cause, then continue with --resume"
@@ -197,11 +197,11 @@ def to_resume(run: Path, changed_keys: Callable[[str, str], list[str]]) -> Snaps
     Raises:
         InputError: As `latest`; or the recipe has changed.
     """
-    found = latest(run)
-    if found is None:
+    newest_sound = latest(run)
+    if newest_sound is None:
         _logger.warning("no checkpoint was found in %s: training starts from step 0", run)
         return None
-    folder, snapshot, messages = found
+    folder, snapshot, messages = newest_sound
     for message in messages:
         _logger.warning(message)
     if changed := changed_keys(snapshot.recipe, str(folder / RECIPE)):
@@ -213,62 +213,62 @@ def to_resume(run: Path, changed_keys: Callable[[str, str], list[str]]) -> Snaps
     return snapshot
 
 
-def read_chosen(place: Path, config: bytes = b"") -> Snapshot:
+def read_chosen(path: Path, config: bytes = b"") -> Snapshot:
     """Read the checkpoint that `find` gives, without the state for resuming.
 
     Args:
-        place: As for `find`.
-        config: The bytes of `config.json` in `place` itself, if they were read already.
+        path: As for `find`.
+        config: The bytes of `config.json` in `path` itself, if they were read already.
     """
 
     def attempt(folder: Path, known: Manifest | None) -> Snapshot:
-        return read(folder, known, config=config if folder == place else b"")
+        return read(folder, known, config=config if folder == path else b"")
 
-    return _choose(place, attempt)[1]
+    return _choose(path, attempt)[1]
 
 
-def read_chosen_tokenizer(place: Path, config: bytes = b"") -> str:
+def read_chosen_tokenizer(path: Path, config: bytes = b"") -> str:
     """The text of `tokenizer.json` in the checkpoint that `find` gives; no weights are read."""
 
     def attempt(folder: Path, known: Manifest | None) -> str:
-        return read_tokenizer(folder, known, config if folder == place else b"")
+        return read_tokenizer(folder, known, config if folder == path else b"")
 
-    return _choose(place, attempt)[1]
+    return _choose(path, attempt)[1]
 
 
-def find(place: Path) -> Path:
+def find(path: Path) -> Path:
     """Give the checkpoint to use for a folder.
 
     Args:
-        place: A checkpoint folder, or a run. For a run it is the best checkpoint, or the newest
+        path: A checkpoint folder, or a run. For a run it is the best checkpoint, or the newest
             sound one if no best is recorded or the best is damaged (then a warning is logged).
     """
-    return _choose(place, lambda folder, _: verify(folder))[0]
+    return _choose(path, lambda folder, _: verify(folder))[0]
 
 
-def _choose(place: Path, attempt: Attempt[Result]) -> tuple[Path, Result]:
+def _choose(path: Path, attempt: Attempt[Result]) -> tuple[Path, Result]:
     """The folder of the checkpoint to use, and the result of `attempt` on it.
 
     A training that is still running may delete a checkpoint while it is being read here. So if one
     cannot be read and the list of checkpoints has changed, the search is repeated.
     """
     try:
-        if (place / MANIFEST).is_file():
-            return place, attempt(place, None)
+        if (path / MANIFEST).is_file():
+            return path, attempt(path, None)
         for left in reversed(range(_TRIES)):
-            folders = _checkpoints(place)
+            folders = _checkpoints(path)
             try:
                 if not folders:
-                    raise _nothing_to_load(place)
-                folder, result, messages = _first_sound(place, _preferred(folders), attempt)
+                    raise _nothing_to_load(path)
+                folder, result, messages = _first_sound(path, _preferred(folders), attempt)
             except InputError:
-                if not left or _checkpoints(place) == folders:
+                if not left or _checkpoints(path) == folders:
                     raise
                 continue
-            if not messages or not left or _checkpoints(place) == folders:
+            if not messages or not left or _checkpoints(path) == folders:
                 break
     except PermissionError as error:
-        raise InputError(f"{place} cannot be read: {error.strerror}") from error
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
     for message in messages:
         _logger.warning(message)
     return folder, result
@@ -302,12 +302,12 @@ def _best_known_to(folder: Path, manifest: Manifest) -> Best | None:
     """The best checkpoint so far, as a checkpoint's `training.json` records it."""
     data = verify_file(folder, manifest, TRAINING)
     try:
-        place = parse_json(data).get("place")
+        state = parse_json(data).get("place")
     except ValueError as error:
         raise Damaged(folder, TRAINING, "has invalid contents") from error
-    if not isinstance(place, dict) or "best" not in place:
+    if not isinstance(state, dict) or "best" not in state:
         raise InputError(f"{folder / TRAINING}", got="no place.best", expected="one, or null")
-    best = checked(_BEST, place["best"], f"{folder / TRAINING}: place.best")
+    best = checked(_BEST, state["best"], f"{folder / TRAINING}: place.best")
     if best is not None and best.step > int(folder.name):
         raise InputError(
             f"{folder / TRAINING}: place.best.step", got=best.step, expected="no later step"
@@ -326,12 +326,12 @@ def _manifest_in_run(folder: Path) -> Manifest:
     return manifest
 
 
-def newest(place: Path) -> Path:
+def newest(path: Path) -> Path:
     """The newest checkpoint of a run, or the folder itself if it is one; no file is verified."""
-    if (place / MANIFEST).is_file():
-        return place
-    if not (folders := _checkpoints(place)):
-        raise _nothing_to_load(place)
+    if (path / MANIFEST).is_file():
+        return path
+    if not (folders := _checkpoints(path)):
+        raise _nothing_to_load(path)
     return folders[0]
 
 
@@ -461,9 +461,9 @@ class RunLock:
 
         The lock file is removed last, so that until then no other process can start to write here.
         """
-        for one in self.run.iterdir():
-            if one != self.file:
-                remove(one)
+        for path in self.run.iterdir():
+            if path != self.file:
+                remove(path)
         self.file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # another process may already use the folder again
             self.run.rmdir()
@@ -528,37 +528,37 @@ def _first_sound(
     )
 
 
-def _nothing_to_load(place: Path) -> InputError:
-    """The error for a place without checkpoints; it says what was found there instead."""
+def _nothing_to_load(path: Path) -> InputError:
+    """The error for a path without checkpoints; it says what is there instead."""
     fix = "name the folder given to `regard train -o`, or one of its checkpoints"
-    if not place.exists():
-        found = "nothing there"
-    elif not place.is_dir():
-        found = "a file"
-    elif place.name == CHECKPOINTS and _checkpoints(place.parent):
-        found, fix = "the checkpoints of a run", f"name the run: {place.parent}"
-    elif (config := place / CONFIG).is_file():
+    if not path.exists():
+        got = "nothing there"
+    elif not path.is_dir():
+        got = "a file"
+    elif path.name == CHECKPOINTS and _checkpoints(path.parent):
+        got, fix = "the checkpoints of a run", f"name the run: {path.parent}"
+    elif (config := path / CONFIG).is_file():
         ours = b'"regard"' in read_regular(config, LARGEST[CONFIG])
-        found = "a checkpoint without its manifest" if ours else "a Hugging Face folder, it seems"
-    elif (place / CHECKPOINTS).is_dir() or (place / RECIPE).is_file():
-        found = "a run without a checkpoint yet"
+        got = "a checkpoint without its manifest" if ours else "a Hugging Face folder, it seems"
+    elif (path / CHECKPOINTS).is_dir() or (path / RECIPE).is_file():
+        got = "a run without a checkpoint yet"
         fix = "wait for its first one, or continue with `regard train ... --resume`"
-    elif any(place.glob("*.safetensors")):
-        found, fix = (
+    elif any(path.glob("*.safetensors")):
+        got, fix = (
             f"weights without their {CONFIG}",
             "take the file from another copy of the model",
         )
     else:
-        found = "no checkpoint in it" if any(place.iterdir()) else "an empty folder"
-    return InputError(str(place), got=found, expected="a run or a checkpoint", fix=fix)
+        got = "no checkpoint in it" if any(path.iterdir()) else "an empty folder"
+    return InputError(str(path), got=got, expected="a run or a checkpoint", fix=fix)
 
 
 def _checkpoints(run: Path) -> list[Path]:
     """The checkpoint folders of a run, newest first."""
     folder = run / CHECKPOINTS
-    found = folder.iterdir() if folder.is_dir() else iter(())
-    named = (one for one in found if re.fullmatch("[0-9]{8,}", one.name) and one.is_dir())
-    return sorted(named, key=lambda one: int(one.name), reverse=True)
+    entries = folder.iterdir() if folder.is_dir() else iter(())
+    named = (path for path in entries if re.fullmatch("[0-9]{8,}", path.name) and path.is_dir())
+    return sorted(named, key=lambda path: int(path.name), reverse=True)
 
 
 def _prune(
@@ -569,13 +569,13 @@ def _prune(
     A folder with a later step than the saved one was damaged when the run was resumed. It is left
     until the run reaches that step again and replaces it.
     """
-    kept, to_average = 0, 0 if averaged_steps is None else averaged_steps.count
+    kept_count, to_average = 0, 0 if averaged_steps is None else averaged_steps.count
     for folder in _checkpoints(run):
         if int(folder.name) > int(saved.name):
             continue
-        whole = folder == saved or (kept < keep and is_sound(folder))
-        wanted = whole or kept < keep or (best is not None and folder.name == best.checkpoint)
-        kept += whole
+        whole = folder == saved or (kept_count < keep and is_sound(folder))
+        wanted = whole or kept_count < keep or (best is not None and folder.name == best.checkpoint)
+        kept_count += whole
         if averaged_steps is not None and averaged_steps.holds(folder) and to_average > 0:
             to_average -= 1
         elif not wanted:
@@ -585,23 +585,22 @@ def _prune(
 def _remove_unfinished(run: Path) -> None:
     """Remove half-written files of dead processes; the caller must hold the run's lock."""
     for folder in (run, run / CHECKPOINTS):
-        for one in folder.iterdir() if folder.is_dir() else ():
-            if _UNFINISHED.fullmatch(one.name):
-                remove(one)
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if _UNFINISHED.fullmatch(path.name):
+                remove(path)
 
 
 def last_weights(run: Path, averaged_steps: AveragedSteps, before: int) -> list[dict[str, Tensor]]:
     """The weights of the last sound checkpoints to be averaged before a step, newest first."""
-    earlier = (
-        one for one in _checkpoints(run) if int(one.name) < before and averaged_steps.holds(one)
-    )
-    found: list[dict[str, Tensor]] = []
+    folders = _checkpoints(run)
+    earlier = (f for f in folders if int(f.name) < before and averaged_steps.holds(f))
+    weights: list[dict[str, Tensor]] = []
     for folder in earlier:
-        if len(found) >= averaged_steps.count:
+        if len(weights) >= averaged_steps.count:
             break
         with suppress(Damaged, Misnamed):
-            found.append(_raw_weights(folder))
-    return found
+            weights.append(_raw_weights(folder))
+    return weights
 
 
 def _raw_weights(folder: Path) -> dict[str, Tensor]:

@@ -112,7 +112,7 @@ def from_stored(tensors: dict[str, Tensor], store: str, file: str) -> dict[str, 
     check_memory(f"{file}: its weights in 32 bits", needed)
     scales = {name: tensors.pop(name) for name in list(tensors) if _belongs(name, tensors)}
     whole: dict[str, Tensor] = {}
-    for name in sorted(tensors, key=lambda each: -tensors[each].numel()):
+    for name in sorted(tensors, key=lambda name: -tensors[name].numel()):
         tensor = tensors.pop(name)
         if tensor.dtype == torch.int8 and store == "int8":
             tensor = _scaled(tensor, _scales_of(name, tensor, scales, file))
@@ -148,7 +148,7 @@ def _scaled(matrix: Tensor, scales: Tensor) -> Tensor:
     """Computes s · q, a few rows at a time, because PyTorch first converts q to 32 bits."""
     whole = torch.empty(matrix.shape)
     rows = max(1, AT_ONCE // max(1, matrix.shape[1]))
-    parts = (torch.split(each, rows) for each in (matrix, scales, whole))
+    parts = (torch.split(tensor, rows) for tensor in (matrix, scales, whole))
     for q, s, out in zip(*parts, strict=True):
         torch.mul(q, s[:, None], out=out)
     return whole

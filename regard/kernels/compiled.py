@@ -13,7 +13,7 @@ every row is summed in the same order, whatever else is in the batch, so its res
 the last bit. Sums of integers are exact in any order. With x in 8 bits, a result is also the same
 as that of PyTorch's product, which `int8.py` takes for many rows.
 
-A kernel has one argument, a job: addresses and sizes as integers, at the places named below. It
+A kernel has one argument, a job: addresses and sizes as integers, at the indices named below. It
 allocates no memory and raises no errors.
 """
 
@@ -43,7 +43,7 @@ from regard.kernels.simd import (
 )
 
 TAKEN, THREADS, SPACE, X, Y, BIAS, ROWS = range(7)
-"""The places in a job that all kernels have. TAKEN, THREADS: how many outputs are done or being
+"""The indices in a job that all kernels have. TAKEN, THREADS: how many outputs are done or being
 done, and how many threads have begun. SPACE: memory that the threads share evenly."""
 W, SCALE, INTO, OUT, OUTPUTS, LEVELS = range(7, 13)
 """Those of a product. OUTPUTS: how many outputs a thread takes at a time. LEVELS: for x in 8 bits,
@@ -67,12 +67,12 @@ STEPS = 32767
 
 
 @njit
-def tail(a: Any, at: int, b: Any, place: int, count: int) -> Any:
-    """Σ_i a[at + i] b[place + i] over the last of `count` numbers, too few for two vectors."""
-    found = total(zeros(a), zeros(a))
+def tail(a: Any, at: int, b: Any, b_at: int, count: int) -> Any:
+    """Σ_i a[at + i] b[b_at + i] over the last of `count` numbers, too few for two vectors."""
+    result = total(zeros(a), zeros(a))
     for i in range(count // (2 * width(a)) * (2 * width(a)), count):
-        found += a[at + i] * b[place + i]
-    return found
+        result += a[at + i] * b[b_at + i]
+    return result
 
 
 @njit
@@ -84,40 +84,40 @@ def four(sums: Any, a: Any, at: int, stride: int, v: Any) -> Any:
 
 
 @njit
-def dots(a: Any, at: int, stride: int, b: Any, place: int, count: int) -> Any:
-    """Σ_i a[at + k · stride + i] b[place + i] over `count` numbers, for k = 0 … 3."""
+def dots(a: Any, at: int, stride: int, b: Any, b_at: int, count: int) -> Any:
+    """Σ_i a[at + k · stride + i] b[b_at + i] over `count` numbers, for k = 0 … 3."""
     start, step = (zeros(a), zeros(a), zeros(a), zeros(a)), width(a)
     even, odd = start, start
     for i in range(0, count // (2 * step) * (2 * step), 2 * step):
-        even = four(even, a, at + i, stride, load(b, place + i))
-        odd = four(odd, a, at + i + step, stride, load(b, place + i + step))
+        even = four(even, a, at + i, stride, load(b, b_at + i))
+        odd = four(odd, a, at + i + step, stride, load(b, b_at + i + step))
     p, q = total(even[0], odd[0]), total(even[1], odd[1])
     r, s = total(even[2], odd[2]), total(even[3], odd[3])
     if count % (2 * step):
-        p, q = p + tail(a, at, b, place, count), q + tail(a, at + stride, b, place, count)
-        r += tail(a, at + 2 * stride, b, place, count)
-        s += tail(a, at + 3 * stride, b, place, count)
+        p, q = p + tail(a, at, b, b_at, count), q + tail(a, at + stride, b, b_at, count)
+        r += tail(a, at + 2 * stride, b, b_at, count)
+        s += tail(a, at + 3 * stride, b, b_at, count)
     return p, q, r, s
 
 
 @njit
-def dot(a: Any, at: int, b: Any, place: int, count: int) -> Any:
-    """Σ_i a[at + i] b[place + i] over `count` numbers, in the order of `dots`."""
+def dot(a: Any, at: int, b: Any, b_at: int, count: int) -> Any:
+    """Σ_i a[at + i] b[b_at + i] over `count` numbers, in the order of `dots`."""
     even, odd, step = zeros(a), zeros(a), width(a)
     for i in range(0, count // (2 * step) * (2 * step), 2 * step):
-        even = madd(load(a, at + i), load(b, place + i), even)
-        odd = madd(load(a, at + i + step), load(b, place + i + step), odd)
-    found = total(even, odd)
-    return found + tail(a, at, b, place, count) if count % (2 * step) else found
+        even = madd(load(a, at + i), load(b, b_at + i), even)
+        odd = madd(load(a, at + i + step), load(b, b_at + i + step), odd)
+    result = total(even, odd)
+    return result + tail(a, at, b, b_at, count) if count % (2 * step) else result
 
 
 @njit
-def tile(x: Any, at: int, stride: int, w: Any, place: int, apart: int, count: int) -> Any:
+def tile(x: Any, at: int, stride: int, w: Any, w_at: int, apart: int, count: int) -> Any:
     """`dots` of four rows of x with two outputs that are `apart` numbers apart: four sums each."""
     start, step = (zeros(x), zeros(x), zeros(x), zeros(x)), width(x)
     even, odd, even_2, odd_2 = start, start, start, start
     for i in range(0, count // (2 * step) * (2 * step), 2 * step):
-        here, there = place + i, place + i + apart
+        here, there = w_at + i, w_at + i + apart
         even = four(even, x, at + i, stride, load(w, here))
         even_2 = four(even_2, x, at + i, stride, load(w, there))
         odd = four(odd, x, at + i + step, stride, load(w, here + step))
@@ -130,86 +130,86 @@ def tile(x: Any, at: int, stride: int, w: Any, place: int, apart: int, count: in
 
 
 @njit
-def put(places: Any, sizes: Any, row: int, output: int, start: int, found: Any) -> None:
+def put(target: Any, sizes: Any, row: int, output: int, start: int, block_sum: Any) -> None:
     """Adds the sum of the block that begins at input `start` to an output; finishes the last."""
-    (y, scales, scale, bias, levels, _), (_, into, out) = places, sizes
-    place = row * out + output
+    (y, scales, scale, bias, levels, _), (_, into, out) = target, sizes
+    index = row * out + output
     if levels:
-        put_8_bits(places, place, (row, output), (start, start + BLOCK >= into), found)
+        put_8_bits(target, index, (row, output), (start, start + BLOCK >= into), block_sum)
         return
-    value = types.float32(found)
+    value = types.float32(block_sum)
     if start:
-        value += y[place]
+        value += y[index]
     if start + BLOCK >= into:
         if scale:
             value *= scales[row] * array_at(scale, types.float32(0))[output]
         if bias:
             value += array_at(bias, types.float32(0))[output]
-    y[place] = value
+    y[index] = value
 
 
 @njit
-def put_8_bits(places: Any, place: int, where: Any, block: Any, found: Any) -> None:
+def put_8_bits(target: Any, index: int, cell: Any, block: Any, block_sum: Any) -> None:
     """The same for x in 8 bits: sums stay integers until the last, which PyTorch's steps finish."""
-    (y, scales, scale, bias, levels, address), (row, output), (start, last) = places, where, block
+    (y, scales, scale, bias, levels, address), (row, output), (start, last) = target, cell, block
     sums = array_at(address, types.int32(0))
-    total_so_far = types.int32(found)
+    total_so_far = types.int32(block_sum)
     if start:
-        total_so_far += sums[place]
+        total_so_far += sums[index]
     if not last:
-        sums[place] = total_so_far
+        sums[index] = total_so_far
         return
     step = types.float32(1) / types.float32(levels)
     value = types.float32(total_so_far) * (step * array_at(scale, types.float32(0))[output])
     if bias:
-        y[place] = fused(value, scales[row], array_at(bias, types.float32(0))[output])
+        y[index] = fused(value, scales[row], array_at(bias, types.float32(0))[output])
     else:
-        y[place] = value * scales[row]
+        y[index] = value * scales[row]
 
 
 @njit
 def some_outputs(
-    x: Any, w: Any, places: Any, sizes: Any, output: int, apart: int, row: int
+    x: Any, w: Any, target: Any, sizes: Any, output: int, apart: int, row: int
 ) -> None:
     """The outputs that are `apart` apart, four of them, or one if that is 0, from `row` on."""
     rows, into, _ = sizes
     for r in range(row, rows):
         for start in range(0, into, BLOCK):
-            count, at, place = min(BLOCK, into - start), r * into + start, output * into + start
+            count, at, w_at = min(BLOCK, into - start), r * into + start, output * into + start
             if apart:
-                found = dots(w, place, apart * into, x, at, count)
+                sums = dots(w, w_at, apart * into, x, at, count)
                 for k in range(4):
-                    put(places, sizes, r, output + k * apart, start, found[k])
+                    put(target, sizes, r, output + k * apart, start, sums[k])
             else:
-                put(places, sizes, r, output, start, dot(w, place, x, at, count))
+                put(target, sizes, r, output, start, dot(w, w_at, x, at, count))
 
 
 @njit
-def two_outputs(x: Any, w: Any, places: Any, sizes: Any, output: int, apart: int) -> None:
+def two_outputs(x: Any, w: Any, target: Any, sizes: Any, output: int, apart: int) -> None:
     """Two outputs that are `apart` apart, four rows at a time as far as possible."""
     rows, into, _ = sizes
     fours = rows // 4 * 4
     for start in range(0, into, BLOCK):
-        count, place = min(BLOCK, into - start), output * into + start
+        count, w_at = min(BLOCK, into - start), output * into + start
         for r in range(0, fours, 4):
             at = r * into + start
-            first, second = tile(x, at, into, w, place, apart * into, count)
+            first, second = tile(x, at, into, w, w_at, apart * into, count)
             for k in range(4):
                 a, b = first[k], second[k]
                 if count % (2 * width(x)):
-                    a += tail(w, place, x, at + k * into, count)
-                    b += tail(w, place + apart * into, x, at + k * into, count)
-                put(places, sizes, r + k, output, start, a)
-                put(places, sizes, r + k, output + apart, start, b)
-    some_outputs(x, w, places, sizes, output, 0, fours)
-    some_outputs(x, w, places, sizes, output + apart, 0, fours)
+                    a += tail(w, w_at, x, at + k * into, count)
+                    b += tail(w, w_at + apart * into, x, at + k * into, count)
+                put(target, sizes, r + k, output, start, a)
+                put(target, sizes, r + k, output + apart, start, b)
+    some_outputs(x, w, target, sizes, output, 0, fours)
+    some_outputs(x, w, target, sizes, output + apart, 0, fours)
 
 
 @njit
 def product(job: Any, x: Any, scales: Any, w: Any) -> None:
     """Takes outputs and computes them, until none are left; several threads may share a job."""
     y = array_at(job[Y], types.float32(0))
-    places = y, scales, job[SCALE], job[BIAS], job[LEVELS], job[Y]
+    target = y, scales, job[SCALE], job[BIAS], job[LEVELS], job[Y]
     sizes = job[ROWS], job[INTO], job[OUT]
     rows, _, out = sizes
     while True:
@@ -221,11 +221,11 @@ def product(job: Any, x: Any, scales: Any, w: Any) -> None:
         apart = count // together
         for output in range(first, first + apart):
             if rows < 4:
-                some_outputs(x, w, places, sizes, output, apart, 0)
+                some_outputs(x, w, target, sizes, output, apart, 0)
             else:
-                two_outputs(x, w, places, sizes, output, apart)
+                two_outputs(x, w, target, sizes, output, apart)
         for output in range(first + together * apart, first + count):
-            some_outputs(x, w, places, sizes, output, 0, 0)
+            some_outputs(x, w, target, sizes, output, 0, 0)
 
 
 @njit
@@ -275,11 +275,11 @@ def in_bytes(x: Any, rows: int, into: int, levels: int, shorts: Any, scales: Any
         top, check = largest_of(x, first, whole, last)
         scales[row] = top + check
         below = top if top > 0 else types.float32(1)
-        one, up, down = types.float32(1), types.float32(ROUNDS), types.float32(-ROUNDS - MIDDLE)
+        unit, up, down = types.float32(1), types.float32(ROUNDS), types.float32(-ROUNDS - MIDDLE)
         for i in range(first, whole, 16):
             shifted = madd(divided(load(x, i), spread(below)), spread(inverse), spread(middle))
-            near = madd(madd(shifted, spread(one), spread(up)), spread(one), spread(down))
-            store(shorts, i, near, spread(one))
+            near = madd(madd(shifted, spread(unit), spread(up)), spread(unit), spread(down))
+            store(shorts, i, near, spread(unit))
         for i in range(whole, last):
             near_one = fused(x[i] / below, inverse, middle) + up + down
             shorts[i] = types.int16(types.int32(near_one))
@@ -301,13 +301,13 @@ def exponential(x: Any) -> Any:
     p = p * r + types.float32(4.1665795894e-2)
     p = p * r + types.float32(1.6666665459e-1)
     p = p * r + types.float32(5.0000001201e-1)
-    found = (p * r * r + r + types.float32(1)) * power_of_two(n)
-    return found if x > types.float32(-87) else types.float32(0)
+    power = (p * r * r + r + types.float32(1)) * power_of_two(n)
+    return power if x > types.float32(-87) else types.float32(0)
 
 
 @njit
 def scores_of(job: Any, q: Any, at: int, keys: int, bias: int, count: int, scores: Any) -> None:
-    """scores[j] = q·k_j · scale + bias_j for `count` keys, the first of them at place `keys`."""
+    """scores[j] = q·k_j · scale + bias_j for `count` keys, the first of them at `keys`."""
     k, dim, stride = array_at(job[K], types.float32(0)), job[DIM], job[K_STRIDE]
     scale, fours = array_at(job[FACTOR], types.float32(0))[0], count // 4 * 4
     for j in range(0, fours, 4):
@@ -337,8 +337,8 @@ def softmax(scores: Any, count: int) -> Any:
 
 
 @njit
-def mix(job: Any, scores: Any, factor: Any, values: int, count: int, place: int) -> None:
-    """y = factor · Σ_j scores[j] v_j, from the values at place `values`, written at `place`."""
+def mix(job: Any, scores: Any, factor: Any, values: int, count: int, y_at: int) -> None:
+    """y = factor · Σ_j scores[j] v_j, from the values at `values`, written at `y_at`."""
     v, y = array_at(job[V], types.float32(0)), array_at(job[Y], types.float32(0))
     dim, stride = job[DIM], job[V_STRIDE]
     for d in range(0, dim // 32 * 32, 32):
@@ -346,13 +346,13 @@ def mix(job: Any, scores: Any, factor: Any, values: int, count: int, place: int)
         for j in range(count):
             share, at = spread(scores[j]), values + j * stride + d
             even, odd = madd(load(v, at), share, even), madd(load(v, at + 16), share, odd)
-        store(y, place + d, even, spread(factor))
-        store(y, place + d + 16, odd, spread(factor))
+        store(y, y_at + d, even, spread(factor))
+        store(y, y_at + d + 16, odd, spread(factor))
     for d in range(dim // 32 * 32, dim):
-        found = types.float32(0)
+        result = types.float32(0)
         for j in range(count):
-            found += scores[j] * v[values + j * stride + d]
-        y[place + d] = found * factor
+            result += scores[j] * v[values + j * stride + d]
+        y[y_at + d] = result * factor
 
 
 def attend(job: Any) -> None:
@@ -370,7 +370,7 @@ def attend(job: Any) -> None:
         for i in range(queries):
             last = min(counts[row] + i * job[CAUSAL], job[KEYS])
             first = max(0, last - job[REACH])
-            place = (row * queries + i) * heads * job[DIM] + head * job[DIM]
+            y_at = (row * queries + i) * heads * job[DIM] + head * job[DIM]
             at = row * job[Q_ROW] + head * job[Q_HEAD] + i * job[Q_STRIDE]
             keys = row * job[K_ROW] + group * job[K_HEAD] + first * job[K_STRIDE]
             values = row * job[V_ROW] + group * job[V_HEAD] + first * job[V_STRIDE]
@@ -380,7 +380,7 @@ def attend(job: Any) -> None:
             if last > first:
                 scores_of(job, q, at, keys, bias, last - first, scores)
                 factor = softmax(scores, last - first)
-            mix(job, scores, factor, values, last - first, place)
+            mix(job, scores, factor, values, last - first, y_at)
 
 
 def product_fp32(job: Any) -> None:
@@ -419,10 +419,10 @@ def compile_kernels(machine: Any) -> bytes:
     """
     texts = []
     for kernel in KERNELS:
-        made = njit(
+        compiled = njit(
             types.void(Address(types.int64)), no_cpython_wrapper=True, no_cfunc_wrapper=True
         )(kernel)
-        [code] = made.inspect_llvm().values()
+        [code] = compiled.inspect_llvm().values()
         texts.append(_as_c_function(code, kernel.__name__))
     whole = binding.parse_assembly(texts[0])
     for text in texts[1:]:
@@ -437,10 +437,10 @@ def _as_c_function(code: str, name: str) -> str:
     Numba's own functions take two more pointers, to a result and to an error, and return 0.
     """
     module = binding.parse_assembly(code)
-    [inner] = [each.name for each in module.functions if f"{len(name)}{name}B" in each.name]
-    for each in (*module.functions, *module.global_variables):
-        if not each.is_declaration:
-            each.linkage = "internal"
+    [inner] = [symbol.name for symbol in module.functions if f"{len(name)}{name}B" in symbol.name]
+    for symbol in (*module.functions, *module.global_variables):
+        if not symbol.is_declaration:
+            symbol.linkage = "internal"
     return f"""{module}
     define void @{name}(ptr %job) {{
         %result = alloca ptr

@@ -48,7 +48,7 @@ def cross_entropy(
     if not x.is_cpu:
         logits = F.linear(x, weight, bias)
         return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
-    learning = (each.requires_grad for each in (x, weight, bias) if each is not None)
+    learning = (tensor.requires_grad for tensor in (x, weight, bias) if tensor is not None)
     wanted = torch.is_grad_enabled() and any(learning)
     loss: Tensor = _CrossEntropy.apply(x, weight, bias, targets, smoothing, wanted)  # type: ignore[no-untyped-call]
     return loss
@@ -99,15 +99,15 @@ class _CrossEntropy(torch.autograd.Function):
                     grad_weight += torch.mm(gradient.t(), rows)
                 if grad_bias is not None:
                     grad_bias += z.sum(0)
-        ctx.found = (grad_x, grad_weight, grad_bias) if wanted else None
+        ctx.gradients = (grad_x, grad_weight, grad_bias) if wanted else None
         return total
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        if ctx.found is None:
+        if ctx.gradients is None:
             raise RuntimeError("the gradient of this loss was taken before, and is not kept")
-        grad_x, grad_weight, grad_bias = ctx.found
-        ctx.found = None  # scaled in place, so that a large gradient is not stored twice
+        grad_x, grad_weight, grad_bias = ctx.gradients
+        ctx.gradients = None  # scaled in place, so that a large gradient is not stored twice
         of_bias = None if grad_bias is None else grad_bias.mul_(grad)
         return grad_x.mul_(grad), grad_weight.mul_(grad), of_bias, None, None, None
 

@@ -35,26 +35,26 @@ def drawing_from(generator: torch.Generator) -> Iterator[None]:
 
 def drop(x: Tensor, p: float) -> Tensor:
     """Zeroes elements with probability p, rounded to 1/256, and scales up the others."""
-    kept = max(1, 256 - round(256 * p))  # number of byte values that keep an element
-    if kept == 256:
+    kept_bytes = max(1, 256 - round(256 * p))  # number of byte values that keep an element
+    if kept_bytes == 256:
         return x
     if not x.is_cpu:
-        return x * _noise(x, kept / 256)
+        return x * _noise(x, kept_bytes / 256)
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
     # All 64 bits are needed: the default range never sets the sign bit.
     words.random_(-(2**63), None, generator=getattr(_dice, "generator", None))
     bytes_ = words.view(torch.uint8)[: x.numel()].view(x.shape)
     noise = torch.lt(
-        bytes_, kept, out=torch.empty_like(x)
+        bytes_, kept_bytes, out=torch.empty_like(x)
     )  # writing floats directly takes a fifth of the time
-    return x * noise.mul_(256 / kept)
+    return x * noise.mul_(256 / kept_bytes)
 
 
 def _noise(x: Tensor, share: float) -> Tensor:
     """The factors on x, in its shape: 1 / share with probability `share`, else 0."""
     generator: torch.Generator | None = getattr(_dice, "generator", None)
-    where = x.device if generator is None else generator.device
-    chosen = torch.empty(x.shape, dtype=x.dtype, device=where).bernoulli_(
+    device = x.device if generator is None else generator.device
+    chosen = torch.empty(x.shape, dtype=x.dtype, device=device).bernoulli_(
         share, generator=generator
     )
     return chosen.div_(share).to(x.device)
@@ -66,19 +66,19 @@ def gumbel(x: Tensor) -> Tensor:
     argmax(x + noise) is then a draw from softmax(x).
     """
     generator: torch.Generator | None = getattr(_dice, "generator", None)
-    where = x.device if generator is None else generator.device
-    waits = torch.empty(x.shape, dtype=x.dtype, device=where).exponential_(generator=generator)
+    device = x.device if generator is None else generator.device
+    waits = torch.empty(x.shape, dtype=x.dtype, device=device).exponential_(generator=generator)
     return waits.clamp_(min=torch.finfo(x.dtype).tiny).log_().neg_().to(x.device)  # -ln u ~ Exp(1)
 
 
 def drop_rows(x: Tensor, p: float, lengths: Sequence[int]) -> Tensor:
     """Zeroes whole sequences of x (tokens, dim) with probability p, and scales up the others."""
     generator: torch.Generator | None = getattr(_dice, "generator", None)
-    where = "cpu" if generator is None else generator.device
-    chance = torch.rand(len(lengths), generator=generator, device=where)
-    kept = (chance >= p).to(x.dtype) / (1 - p)  # (texts,)
-    counts = torch.tensor(lengths, device=where)
-    return x * kept.repeat_interleave(counts)[:, None].to(x.device)
+    device = "cpu" if generator is None else generator.device
+    chance = torch.rand(len(lengths), generator=generator, device=device)
+    factors = (chance >= p).to(x.dtype) / (1 - p)  # (texts,)
+    counts = torch.tensor(lengths, device=device)
+    return x * factors.repeat_interleave(counts)[:, None].to(x.device)
 
 
 class Dropout(nn.Module):

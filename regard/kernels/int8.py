@@ -174,8 +174,8 @@ def _pack(whole: Tensor, scales: Tensor) -> Any:
     with _engine(), warnings.catch_warnings():
         # PyTorch deprecates quantized tensors, but nothing else makes the kernel's input.
         warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
-        made = torch._make_per_channel_quantized_tensor(whole, scales.double(), zeros, 0)
-        return torch.ops.quantized.linear_prepack(made, None)
+        quantized = torch._make_per_channel_quantized_tensor(whole, scales.double(), zeros, 0)
+        return torch.ops.quantized.linear_prepack(quantized, None)
 
 
 @contextmanager

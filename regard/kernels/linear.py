@@ -112,14 +112,14 @@ def _by_one_dnn(
 def _shared(x: Tensor, weight: Tensor, bias: Tensor | None, cores: int) -> Tensor:
     """x (rows, into) times a matrix whose outputs are split evenly among cores: (rows, out)."""
     rows, (out, into) = x.shape[0], weight.shape
-    each = out // cores
-    even = each * cores
-    parts = weight[:even].view(cores, each, into).transpose(1, 2)  # (cores, into, each)
-    found = torch.bmm(x.expand(cores, rows, into), parts)  # (cores, rows, each)
-    found = found.transpose(0, 1).reshape(rows, even)
+    share = out // cores
+    even = share * cores
+    parts = weight[:even].view(cores, share, into).transpose(1, 2)  # (cores, into, share)
+    y = torch.bmm(x.expand(cores, rows, into), parts)  # (cores, rows, share)
+    y = y.transpose(0, 1).reshape(rows, even)
     if even < out:
-        found = torch.cat((found, F.linear(x, weight[even:])), 1)
-    return found if bias is None else found.add_(bias)
+        y = torch.cat((y, F.linear(x, weight[even:])), 1)
+    return y if bias is None else y.add_(bias)
 
 
 class Linear(nn.Linear):

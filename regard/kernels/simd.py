@@ -66,15 +66,15 @@ def zeros(_: Any, array: Any) -> Any:
 
 
 @intrinsic
-def load(_: Any, array: Any, place: Any) -> Any:
-    """`width` numbers of an array from a place on; integers as 16 bits."""
+def load(_: Any, array: Any, index: Any) -> Any:
+    """`width` numbers of an array from an index on; integers as 16 bits."""
     plain = array.dtype == types.float32
 
     def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
         stored = FLOAT if plain else ir.VectorType(ir.IntType(array.dtype.bitwidth), 32)
-        where = builder.bitcast(builder.gep(given[0], [given[1]]), stored.as_pointer())
-        found = builder.load(where, align=array.dtype.bitwidth // 8)
-        return builder.sext(found, SHORT) if array.dtype == types.int8 else found
+        pointer = builder.bitcast(builder.gep(given[0], [given[1]]), stored.as_pointer())
+        vector = builder.load(pointer, align=array.dtype.bitwidth // 8)
+        return builder.sext(vector, SHORT) if array.dtype == types.int8 else vector
 
     return (Floats if plain else Shorts)(array, types.int64), build
 
@@ -87,7 +87,7 @@ def madd(_: Any, a: Any, b: Any, sums: Any) -> Any:
         if a == Floats:
             return _call(builder, "fma", *given)  # rounded once
         double = ir.VectorType(ir.IntType(32), 32)
-        products = builder.mul(*(builder.sext(each, double) for each in given[:2]))
+        products = builder.mul(*(builder.sext(vector, double) for vector in given[:2]))
         pairs = builder.add(_every_other(builder, products, 0), _every_other(builder, products, 1))
         return builder.add(pairs, given[2])  # with all this, one instruction of AVX-512
 
@@ -103,13 +103,13 @@ def total(_: Any, a: Any, b: Any) -> Any:
 
     def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
         add = builder.fadd if a == Floats else builder.add
-        rest, count = add(*given), 16
+        partial, count = add(*given), 16
         while count > 1:
             count //= 2
-            rest = add(_part(builder, rest, 0, count), _part(builder, rest, count, count))
+            partial = add(_part(builder, partial, 0, count), _part(builder, partial, count, count))
             if a != Floats and count == 4:
-                rest = builder.sext(rest, ir.VectorType(ir.IntType(64), 4))
-        return builder.extract_element(rest, ir.IntType(32)(0))
+                partial = builder.sext(partial, ir.VectorType(ir.IntType(64), 4))
+        return builder.extract_element(partial, ir.IntType(32)(0))
 
     return (types.float32 if a == Floats else types.int64)(a, b), build
 
@@ -124,8 +124,8 @@ def _call(builder: Any, name: str, *given: Any) -> Any:
 def _part(builder: Any, vector: Any, first: int, count: int, step: int = 1) -> Any:
     """Some numbers of a vector."""
     kind = ir.VectorType(ir.IntType(32), count)
-    places = ir.Constant(kind, [first + step * i for i in range(count)])
-    return builder.shuffle_vector(vector, vector, places)
+    indices = ir.Constant(kind, [first + step * i for i in range(count)])
+    return builder.shuffle_vector(vector, vector, indices)
 
 
 def _every_other(builder: Any, vector: Any, first: int) -> Any:
@@ -180,19 +180,19 @@ def largest(_: Any, a: Any) -> Any:
     """The largest number of a vector of floats."""
 
     def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
-        rest = given[0]
-        for shift in (8, 4, 2, 1):  # each number and the one so many places on
-            places = [(i + shift) % 16 for i in range(16)]
+        partial = given[0]
+        for shift in (8, 4, 2, 1):  # each number and the one so many on
+            indices = [(i + shift) % 16 for i in range(16)]
             kind = ir.VectorType(ir.IntType(32), 16)
-            turned = builder.shuffle_vector(rest, rest, ir.Constant(kind, places))
-            rest = _call(builder, "maxnum", rest, turned)
-        return builder.extract_element(rest, ir.IntType(32)(0))
+            rotated = builder.shuffle_vector(partial, partial, ir.Constant(kind, indices))
+            partial = _call(builder, "maxnum", partial, rotated)
+        return builder.extract_element(partial, ir.IntType(32)(0))
 
     return types.float32(a), build
 
 
 @intrinsic
-def store(_: Any, array: Any, place: Any, vector: Any, factor: Any) -> Any:
+def store(_: Any, array: Any, index: Any, vector: Any, factor: Any) -> Any:
     """Writes a vector of floats times a factor into an array, rounded if it holds integers."""
     plain = array.dtype == types.float32
 
@@ -201,8 +201,8 @@ def store(_: Any, array: Any, place: Any, vector: Any, factor: Any) -> Any:
         if not plain:
             whole = builder.fptosi(_call(builder, "roundeven", values), INT)
             values = builder.trunc(whole, ir.VectorType(ir.IntType(16), 16))
-        where = builder.gep(given[0], [given[1]])
-        builder.store(values, builder.bitcast(where, values.type.as_pointer()), align=2)
+        pointer = builder.gep(given[0], [given[1]])
+        builder.store(values, builder.bitcast(pointer, values.type.as_pointer()), align=2)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, vector, factor), build
@@ -221,7 +221,7 @@ def power_of_two(_: Any, exponent: Any) -> Any:
 
 
 @intrinsic
-def take(_: Any, job: Any, place: Any, count: Any) -> Any:
+def take(_: Any, job: Any, index: Any, count: Any) -> Any:
     """Adds `count` to a number of the job, and returns what it was; safe between threads."""
 
     def build(_: Any, builder: Any, __: Any, given: Any) -> Any:

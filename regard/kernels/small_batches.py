@@ -273,8 +273,9 @@ class Loader:
         """
         if self.kernels is not None or not isinstance(model, nn.Module) or not self.possible():
             return
-        sizes = [each.numel() for each in model.parameters() if each.dim() == 2]
-        sizes += [getattr(each, "elements", 0) for each in model.modules()]  # matrices in 8 bits
+        sizes = [weight.numel() for weight in model.parameters() if weight.dim() == 2]
+        # Those of matrices in 8 bits:
+        sizes += [getattr(module, "elements", 0) for module in model.modules()]
         self._work += passes * sum(size for size in sizes if size >= SMALLEST)
         enough = self._work >= WORTH_COMPILING or choice() == "always"
         if enough or (self._work >= WORTH_LOADING and code_file().exists()):

@@ -30,7 +30,7 @@ class Source:
     causes: Mapping[tuple[int | str, ...], Path] = field(default_factory=dict)
     """Location of an error, as pydantic gives it -> key of the override that causes it."""
 
-    def place(self, path: Path) -> tuple[tuple[int, int], str]:
+    def location(self, path: Path) -> tuple[tuple[int, int], str]:
         """Where a key was set.
 
         Returns:
@@ -46,9 +46,9 @@ class Source:
         return (2, 0), self.name
 
     def what(self, path: Path) -> tuple[tuple[int, int], str]:
-        """As `place`, with the key appended unless an override already shows it."""
-        rank, place = self.place(path)
-        return rank, place if path in self.overrides else f"{place}: {one_line('.'.join(path))}"
+        """As `location`, with the key appended unless an override already shows it."""
+        rank, where = self.location(path)
+        return rank, where if path in self.overrides else f"{where}: {one_line('.'.join(path))}"
 
 
 def override_label(override: str) -> str:
@@ -167,13 +167,13 @@ def _addition(path: Path, example: str, keys: Keys) -> str:
 
 def _path(detail: ErrorDetails, keys: Keys) -> Path:
     """The key that an error is about: `("data", "grammar", "pairs")` -> `("data", "pairs")`."""
-    section, *rest = map(str, detail["loc"] or ("",))
+    section, *keys_below = map(str, detail["loc"] or ("",))
     if detail["type"].startswith("union_tag"):
         return section, keys.tags[section]
     if section in keys.tags:  # pydantic names the kind after the section
-        rest = rest[1:]
+        keys_below = keys_below[1:]
     # Further parts are the index of an item, or the member of a union.
-    return (str(section), *(str(part) for part in rest[:1]))
+    return (str(section), *(str(part) for part in keys_below[:1]))
 
 
 def _disagreement(detail: ErrorDetails, path: Path, source: Source) -> _Fault:
@@ -184,7 +184,7 @@ def _disagreement(detail: ErrorDetails, path: Path, source: Source) -> _Fault:
     overridden = [key for key in source.overrides if key in named or key[:1] == path]
     first = [*([wrong] if wrong else []), *overridden, *named]
     if first:
-        rank, what = source.place(first[0])
+        rank, what = source.location(first[0])
     else:
         rank, what = source.what(path)
     return _Fault(rank, path, f"{what}: {message}")

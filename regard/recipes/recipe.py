@@ -215,13 +215,11 @@ def form_from_text(
         )
     given: dict[tuple[str, ...], Any] = {}
     typed: dict[tuple[str, ...], str] = {}
-    for place, override in enumerate(overrides):
+    for i, override in enumerate(overrides):
         try:
             path, value = parse(override, form.keys)
         except InputError:
-            form_from_text(
-                form, text, name, overrides[:place]
-            )  # an earlier fault is reported first
+            form_from_text(form, text, name, overrides[:i])  # an earlier fault is reported first
             raise
         given[path], typed[path] = value, override
     values = completed(overridden(document.values, given, form.keys))
@@ -411,19 +409,19 @@ def _find_causes(
     Returns:
         Location of the error, as pydantic gives it -> path of the override's key.
     """
-    found = {each["loc"]: each["msg"] for each in error.errors(include_url=False)}
+    before = {fault["loc"]: fault["msg"] for fault in error.errors(include_url=False)}
     fixed: dict[tuple[int | str, ...], tuple[str, ...]] = {}
     changed: dict[tuple[int | str, ...], tuple[str, ...]] = {}
     for path in given:
-        rest = {other: value for other, value in given.items() if other != path}
+        others = {other: value for other, value in given.items() if other != path}
         left: dict[tuple[int | str, ...], str] = {}
         try:
-            form.validate(completed(overridden(values, rest, form.keys)))
+            form.validate(completed(overridden(values, others, form.keys)))
         except ValidationError as other:
-            left = {each["loc"]: each["msg"] for each in other.errors(include_url=False)}
-        for place in found:
-            if place not in left and left.keys() <= found.keys():
-                fixed.setdefault(place, path)
-            elif left.get(place) != found[place]:
-                changed.setdefault(place, path)
+            left = {fault["loc"]: fault["msg"] for fault in other.errors(include_url=False)}
+        for location in before:
+            if location not in left and left.keys() <= before.keys():
+                fixed.setdefault(location, path)
+            elif left.get(location) != before[location]:
+                changed.setdefault(location, path)
     return changed | fixed

@@ -99,8 +99,8 @@ def shipped() -> dict[str, Traversable]:
 
 def _folders(root: Traversable) -> Iterator[Traversable]:
     """The folders in a folder, sorted by name, without hidden ones (`.name`, `_name`)."""
-    found = root.iterdir() if root.is_dir() else ()
-    for entry in sorted(found, key=lambda one: one.name):
+    entries = root.iterdir() if root.is_dir() else ()
+    for entry in sorted(entries, key=lambda entry: entry.name):
         if entry.is_dir() and not entry.name.startswith((".", "_")):
             yield entry
 
@@ -134,18 +134,18 @@ def card_of(entry: Traversable) -> Card:
     Raises:
         InputError: There is no card, or a fact is missing or of a wrong type.
     """
-    place = f"{entry.name}/{CARD}"
+    path = f"{entry.name}/{CARD}"
     try:
         text = entry.joinpath(CARD).read_text("utf-8")
     except FileNotFoundError:
-        raise InputError(f"{place}: no such file", expected="a card beside the model") from None
+        raise InputError(f"{path}: no such file", expected="a card beside the model") from None
     facts, end, prose = text.removeprefix(DASHES).partition(f"\n{DASHES}")
     if not text.startswith(DASHES) or not end:
-        raise InputError(place, got="no facts", expected="YAML between two lines of ---")
-    values = read(facts, lambda line: f"{place}:{line + 1}").values
+        raise InputError(path, got="no facts", expected="YAML between two lines of ---")
+    values = read(facts, lambda line: f"{path}:{line + 1}").values
     if not isinstance(values, dict):
-        raise InputError(place, got="no keys", expected="facts")
+        raise InputError(path, got="no keys", expected="facts")
     try:
         return Card.model_validate({**values, "prose": prose.strip()}, strict=True)
     except ValidationError as error:
-        raise input_error(error, place) from None
+        raise input_error(error, path) from None

@@ -113,30 +113,30 @@ _Dumper.add_representer(  # unusual line breaks are escaped, since folding would
 )
 
 
-def read(text: str, place: LineName) -> Document:
+def read(text: str, location: LineName) -> Document:
     r"""Read a text as values and the lines of its keys.
 
     Args:
         text: The YAML.
-        place: Turns a line's number into its name for messages.
+        location: Turns a line's number into its name for messages.
 
     Raises:
         InputError: It is not YAML, or has a key twice, a tag, an anchor or an alias.
 
     Example:
-        >>> read("steps: 1e3\nname: no", place=str).values
+        >>> read("steps: 1e3\nname: no", location=str).values
         {'steps': 1000.0, 'name': 'no'}
     """
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        raise _unreadable(error, place) from None
+        raise _unreadable(error, location) from None
     except yaml.reader.ReaderError as error:
-        where = place(text.count("\n", 0, error.position) + 1)
+        where = location(text.count("\n", 0, error.position) + 1)
         got = f"the character U+{error.character:04X}"
         raise InputError(where, got=got, expected="text that can be printed") from None
     lines: dict[Path, int] = {}
-    return Document(None if node is None else _value(node, (), lines, place), lines)
+    return Document(None if node is None else _value(node, (), lines, location), lines)
 
 
 def shown(value: object) -> str:
@@ -166,9 +166,9 @@ def write(values: Any) -> str:
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _unreadable(error: yaml.MarkedYAMLError, place: LineName) -> InputError:
+def _unreadable(error: yaml.MarkedYAMLError, location: LineName) -> InputError:
     mark = error.problem_mark or error.context_mark
-    where = place(mark.line + 1 if mark else 1)
+    where = location(mark.line + 1 if mark else 1)
     if error.note:  # raised by `_Loader`, with advice
         return InputError(where, got=error.problem, expected="plain YAML", fix=error.note)
     if error.context and error.context.endswith(("alias", "anchor")):
@@ -177,32 +177,32 @@ def _unreadable(error: yaml.MarkedYAMLError, place: LineName) -> InputError:
     return InputError(f"{where}: cannot be read as YAML: {error.problem}", fix=fix)
 
 
-def _value(node: yaml.Node, path: Path, lines: dict[Path, int], place: LineName) -> Any:
+def _value(node: yaml.Node, path: Path, lines: dict[Path, int], location: LineName) -> Any:
     if isinstance(node, yaml.MappingNode):
-        return _mapping(node, path, lines, place)
+        return _mapping(node, path, lines, location)
     if isinstance(node, yaml.SequenceNode):
         items = enumerate(node.value)
-        return tuple(_value(item, (*path, str(index)), lines, place) for index, item in items)
+        return tuple(_value(item, (*path, str(index)), lines, location) for index, item in items)
     return _scalar(node.tag.removeprefix(_TAG), node.value)
 
 
 def _mapping(
-    node: yaml.MappingNode, path: Path, lines: dict[Path, int], place: LineName
+    node: yaml.MappingNode, path: Path, lines: dict[Path, int], location: LineName
 ) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in node.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
-            raise InputError(place(line), got="a key in brackets", expected="key: value")
+            raise InputError(location(line), got="a key in brackets", expected="key: value")
         here = (*path, key.value)
         if key.value in values:
             what, fix = (
-                f"{place(line)}: {one_line('.'.join(here))}",
+                f"{location(line)}: {one_line('.'.join(here))}",
                 f"line {lines[here]} has it too",
             )
             raise InputError(what, got="the same key again", expected="each key once", fix=fix)
         lines[here] = line
-        values[key.value] = _value(value, here, lines, place)
+        values[key.value] = _value(value, here, lines, location)
     return values
 
 

@@ -88,7 +88,7 @@ def load(
             raise InputError(f"{place} as {kind}", got="a model of Regard", expected=expected)
         else:
             pipeline = _from_snapshot(checkpoint.read_chosen(folder, config.data), str(place))
-    runtime.place(pipeline.model)
+    runtime.move(pipeline.model)
     return pipeline.quantised() if precision == "int8" else pipeline
 
 

@@ -206,7 +206,7 @@ def _run(
     _check_memory(recipe, vocabularies)
     model = build(recipe.model, *vocabularies)
     beginning.prepare(model)
-    runtime.place(model)
+    runtime.move(model)
     ranks.check_alike("the data", f"{facts['data']} {vocabulary.to_json()}")
     seen = _seen(prepared, start)
     pipeline = Pipeline(model, vocabulary, recipe, "model" if run is None else run.name, seen)
@@ -259,7 +259,7 @@ def _teacher(recipe: Recipe, task: Any, runtime: Runtime) -> Teacher | None:
         found = load(place, device="cpu", download=False)
     if not found.reads_images or not found.model.config.classes:
         raise InputError(f"train.teacher {place}", got=str(found), expected=expected)
-    runtime.place(found.model)
+    runtime.move(found.model)
     teacher = Teacher(
         found.model,
         found.processor.source,

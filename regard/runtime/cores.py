@@ -54,14 +54,14 @@ class Cores:
         """
         inference, learning = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
 
-        def one(*item: ItemT) -> ResultT:
+        def with_settings(*item: ItemT) -> ResultT:
             with torch.inference_mode(inference), torch.set_grad_enabled(learning):
                 return function(*item)
 
         before = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
-            return list(self._pool.map(one, *items))
+            return list(self._pool.map(with_settings, *items))
         finally:
             sys.setswitchinterval(before)
 

@@ -48,7 +48,7 @@ class Runtime:
     """As torch names it: `cpu`, `cuda:0`, `mps`."""
     dtype: str = "fp32"
 
-    def place(self, model: Any) -> Any:
+    def move(self, model: Any) -> Any:
         """Moves a model to the device and sets its dtype for mixed precision; returns the model."""
         import torch
 
@@ -135,8 +135,8 @@ def choose_device(requested: str | torch.device) -> str:
     there = devices()
     if requested == "auto":
         requested = "cuda" if any(name.startswith("cuda") for name in there) else "cpu"
-    found = [name for name in there if requested in (name, name.partition(":")[0])]
-    if not found:
+    matching = [name for name in there if requested in (name, name.partition(":")[0])]
+    if not matching:
         kind = requested.partition(":")[0]
         known = kind in DEVICES
         raise InputError(
@@ -147,7 +147,7 @@ def choose_device(requested: str | torch.device) -> str:
             if known
             else f"known are {', '.join(DEVICES)}",
         )
-    return found[int(os.environ.get(LOCAL_RANK, "0")) % len(found)]  # a GPU for each process
+    return matching[int(os.environ.get(LOCAL_RANK, "0")) % len(matching)]  # a GPU for each process
 
 
 def devices() -> list[str]:
@@ -247,12 +247,12 @@ def _kernels() -> dict[str, str]:
 def _threads(requested: int | None) -> int:
     what, got = "--threads", str(requested)
     if requested is None:
-        own = bool(os.environ.get(VARIABLE, "").strip())
+        is_set = bool(os.environ.get(VARIABLE, "").strip())
         sharing = os.environ.get(LOCAL_WORLD, "")
-        if not own and sharing.isdigit() and int(sharing) > 1:
+        if not is_set and sharing.isdigit() and int(sharing) > 1:
             # torchrun sets OMP_NUM_THREADS to 1 by default, so it is not the user's choice.
             return max(1, cores() // int(sharing))
-        what = VARIABLE if own else "OMP_NUM_THREADS"
+        what = VARIABLE if is_set else "OMP_NUM_THREADS"
         # OMP_NUM_THREADS may be a list, one number for each level of nesting.
         got = os.environ.get(what, "").partition(",")[0].strip()
         if not got:

@@ -41,14 +41,14 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
 
 
-def open_regular(place: str | os.PathLike[str]) -> BufferedReader:
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a regular file for reading; pipes and devices are refused, since they may never end.
 
     Raises:
         InputError: If it is not a regular file, nor a link to one.
         OSError: As `open` does.
     """
-    path = Path(place)
+    path = Path(path)
     _refuse_others(path, path.stat())  # before opening, which would start some devices
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -59,21 +59,21 @@ def open_regular(place: str | os.PathLike[str]) -> BufferedReader:
         raise
 
 
-def read_regular(place: str | os.PathLike[str], most: int) -> bytes:
+def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     """Read a whole file of at most `most` bytes; its size is checked before it is read.
 
     Raises:
         InputError: If it is not a regular file, nor a link to one, or larger.
         OSError: As `open` does.
     """
-    with open_regular(place) as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read(size + 1) if size <= most else b""
         if len(data) > size:  # the file has grown, or is in /proc, where sizes are 0
             data += file.read(most + 1 - len(data))
             size = len(data)
     if size > most:
-        raise InputError(str(place), got=f"{size:,} bytes", expected=f"at most {most:,}")
+        raise InputError(str(path), got=f"{size:,} bytes", expected=f"at most {most:,}")
     return data
 
 
@@ -160,9 +160,9 @@ def parse_json(path: Path, data: bytes) -> dict[str, Any]:
     return value
 
 
-def _refuse_others(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+def _refuse_others(path: Path, about: os.stat_result) -> None:
+    if not stat.S_ISREG(about.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(about.st_mode), "something else")
         raise InputError(str(path), got=kind, expected="a regular file")
 
 
@@ -174,18 +174,18 @@ def _refuse_foreign(path: Path, about: os.stat_result) -> None:
         raise InputError(str(path), got=got, expected=expected)
 
 
-def write_file(place: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> Path:
+def write_file(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> Path:
     """Write one file atomically, replacing a former one; parent folders are created.
 
     Args:
-        place: The file.
+        path: The file.
         data: Its bytes.
         mode: Its permissions, before the process's mask takes some away.
 
     Raises:
         WriteError: If that fails; the old file is unchanged.
     """
-    path = Path(place)
+    path = Path(path)
     there = os.path.lexists(path)
     with reporting(str(path), "the old file is unchanged" if there else "nothing was written"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -220,13 +220,13 @@ def temporary_beside(path: Path) -> Iterator[Path]:
         yield temporary
 
 
-def remove(place: Path) -> None:
+def remove(path: Path) -> None:
     """Remove a file or a folder, ignoring errors; of a link, only the link itself."""
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place, ignore_errors=True)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
         return
     with contextlib.suppress(OSError):
-        place.unlink()
+        path.unlink()
 
 
 @contextlib.contextmanager

@@ -76,8 +76,8 @@ class Machine:
         now, before = self._read(), self._seen
         if now is None or before is None or now[0] - before[0] < INTERVAL / 2:
             return
-        seconds, everyone, own = (new - old for new, old in zip(now, before, strict=True))
-        self._seen, self.others = now, max(0.0, everyone - own) / seconds
+        seconds, everyone, ours = (new - old for new, old in zip(now, before, strict=True))
+        self._seen, self.others = now, max(0.0, everyone - ours) / seconds
         spare = max(0, _processors() - self._wanted)  # cores that our threads do not use anyway
         self.busy = self.others >= spare + (FORGOTTEN if self.busy else NOTICED)
         self._sleep.set(on=self.busy)

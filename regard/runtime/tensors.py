@@ -57,12 +57,12 @@ FLOAT_TYPES = {kind for kind in KINDS.values() if kind.is_floating_point}
 class Readable(Protocol):
     """A file to read from; its checksum may be computed meanwhile."""
 
-    def readinto(self, place: memoryview, /) -> int | None:
+    def readinto(self, buffer: memoryview, /) -> int | None:
         """Reads bytes into a buffer; returns how many."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class TensorRecord:
     """The header's entry for one tensor; `start` and `end` are bytes after the header."""
 
     kind: torch.dtype
@@ -103,13 +103,13 @@ class TensorFile:
             raise ValueError(f"a header of {length:,} bytes, where at most {most:,} are possible")
         text = bytearray(length)
         _fill(file, memoryview(text))
-        self.entries, self.metadata = _parsed(bytes(text))
-        _check_places(self.entries, size - 8 - length)
+        self.records, self.metadata = _parsed(bytes(text))
+        _check_offsets(self.records, size - 8 - length)
 
     @property
     def numbers(self) -> int:
         """The number of elements of all tensors together."""
-        return sum(entry.count for entry in self.entries.values())
+        return sum(record.count for record in self.records.values())
 
     def read(self, wide: Collection[torch.dtype] = ()) -> dict[str, Tensor]:
         """Reads all tensors by name; can be called once only.
@@ -120,26 +120,26 @@ class TensorFile:
         Raises:
             ValueError: The file ends before its last tensor does.
         """
-        return {name: self._read(entry, wide) for name, entry in self.entries.items()}
+        return {name: self._read(record, wide) for name, record in self.records.items()}
 
-    def _read(self, entry: Entry, wide: Collection[torch.dtype]) -> Tensor:
-        widened = entry.kind in wide and entry.kind != torch.float32
-        found = empty_pages(entry.count, torch.float32 if widened else entry.kind)
+    def _read(self, record: TensorRecord, wide: Collection[torch.dtype]) -> Tensor:
+        widened = record.kind in wide and record.kind != torch.float32
+        tensor = empty_pages(record.count, torch.float32 if widened else record.kind)
         if widened:
-            self._widen(entry, found)
-        elif entry.count:
-            _fill(self._file, found.view(torch.uint8).numpy().data)
+            self._widen(record, tensor)
+        elif record.count:
+            _fill(self._file, tensor.view(torch.uint8).numpy().data)
         try:
-            return found.reshape(entry.shape)
+            return tensor.reshape(record.shape)
         except RuntimeError as error:  # an empty tensor with a shape that PyTorch refuses
-            raise ValueError(f"a tensor of {entry.shape}") from error
+            raise ValueError(f"a tensor of {record.shape}") from error
 
-    def _widen(self, entry: Entry, found: Tensor) -> None:
-        """Reads a tensor piece by piece through the buffer, and converts it into `found`."""
-        numbers = torch.frombuffer(self._buffer, dtype=entry.kind)
-        for piece in torch.split(found, len(numbers)):
+    def _widen(self, record: TensorRecord, out: Tensor) -> None:
+        """Reads a tensor piece by piece through the buffer, and converts it into `out`."""
+        numbers = torch.frombuffer(self._buffer, dtype=record.kind)
+        for piece in torch.split(out, len(numbers)):
             count = len(piece)
-            _fill(self._file, memoryview(self._buffer)[: count * entry.kind.itemsize])
+            _fill(self._file, memoryview(self._buffer)[: count * record.kind.itemsize])
             piece.copy_(numbers[:count])
 
 
@@ -163,17 +163,17 @@ def empty_pages(count: int, kind: torch.dtype) -> Tensor:
     return torch.frombuffer(pages, dtype=kind, count=count, offset=start)
 
 
-def _fill(file: Readable, place: memoryview) -> None:
+def _fill(file: Readable, buffer: memoryview) -> None:
     """Fills a buffer completely; raises ValueError if the file ends before."""
     done = 0
-    while done < len(place):
-        more = file.readinto(place[done : done + PIECE])
+    while done < len(buffer):
+        more = file.readinto(buffer[done : done + PIECE])
         if not more:
             raise ValueError("a file that ends before its tensors do")
         done += more
 
 
-def _parsed(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
+def _parsed(text: bytes) -> tuple[dict[str, TensorRecord], dict[str, str]]:
     """Parses a header: entries of the tensors, sorted by position, and metadata."""
     try:
         header = json.loads(text)
@@ -184,12 +184,12 @@ def _parsed(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
     metadata = header.pop("__metadata__", None) or {}
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise ValueError("a header whose metadata are not strings")
-    entries = {name: _entry(name, entry) for name, entry in header.items()}
-    ordered = sorted(entries.items(), key=lambda each: (each[1].start, each[1].end))
+    records = {name: _record(name, entry) for name, entry in header.items()}
+    ordered = sorted(records.items(), key=lambda item: (item[1].start, item[1].end))
     return dict(ordered), metadata
 
 
-def _entry(name: str, values: Any) -> Entry:
+def _record(name: str, values: Any) -> TensorRecord:
     """Checks and converts the header's entry for one tensor."""
     try:
         kind, shape, (start, end) = values["dtype"], values["shape"], values["data_offsets"]
@@ -202,18 +202,18 @@ def _entry(name: str, values: Any) -> Entry:
         raise ValueError(f"{name} of {len(shape)} dimensions")
     if not all(type(number) is int and 0 <= number < 2**63 for number in whole):
         raise ValueError(f"{name} with a size or an offset that is not a whole number")
-    entry = Entry(KINDS[kind], tuple(shape), start, end)
-    if entry.count * entry.kind.itemsize != end - start:
+    record = TensorRecord(KINDS[kind], tuple(shape), start, end)
+    if record.count * record.kind.itemsize != end - start:
         raise ValueError(f"{name} of {tuple(shape)} {kind} in {end - start} bytes")
-    return entry
+    return record
 
 
-def _check_places(entries: dict[str, Entry], size: int) -> None:
+def _check_offsets(records: dict[str, TensorRecord], size: int) -> None:
     """Refuses tensors that do not fill the file one after the other, without gaps or overlaps."""
     expected = 0
-    for name, entry in entries.items():
-        if entry.start != expected:
-            raise ValueError(f"{name} at byte {entry.start} instead of {expected}")
-        expected = entry.end
+    for name, record in records.items():
+        if record.start != expected:
+            raise ValueError(f"{name} at byte {record.start} instead of {expected}")
+        expected = record.end
     if expected != size:
         raise ValueError(f"{size} bytes of tensors where the header has {expected}")

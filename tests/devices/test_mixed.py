@@ -44,7 +44,7 @@ def test_products_of_16_bits_stay_near_those_of_32(twins, name):
 
 def test_a_model_computes_in_its_dtype_only_while_it_is_used(twins):
     model = twins("bert").there
-    assert Runtime(1, 0, quiet=True).place(model) is model
+    assert Runtime(1, 0, quiet=True).move(model) is model
     assert model.mixed is None
     with evaluating(model):
         assert not torch.is_autocast_enabled("cpu")
