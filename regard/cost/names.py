@@ -179,7 +179,7 @@ def lengths_of(recipe: Recipe, known: Named | None, length: int | None) -> tuple
 
 def targets_of(config: ModelConfig, lengths: Sequence[int]) -> int:
     """The number of tokens of an example whose logits are computed in training."""
-    if config.reads == "images":
+    if config.has_grid:
         return 1
     if config.shape == "encoder":
         return max(1, round(MASKED_SHARE * lengths[0]))

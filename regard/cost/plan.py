@@ -270,8 +270,8 @@ class Plan:
     def _read(self) -> str:
         """A line about the input of the model: vocabulary and lengths, or image size."""
         model: Any = self.recipe.model
-        if model.reads == "images":
-            return f"images of {model.image_summary}: {self.lengths[0]:,} tokens"
+        if model.has_grid:
+            return f"{model.reads} of {model.image_summary}: {self.lengths[0]:,} tokens"
         shared = " for both sides" if self.recipe.tokens.shared else " for each side"
         sides = "" if model.sides == 1 else shared
         source, target = self.lengths[0], self.lengths[-1]

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
-from torch import Tensor
 
 from regard.checkpoint import run as checkpoint
 from regard.checkpoint.folder import (
@@ -23,8 +22,6 @@ from regard.checkpoint.folder import (
     SEEN,
     TOKENIZER,
     Snapshot,
-    check_outlines,
-    check_tensors,
 )
 from regard.config import input_error
 from regard.data.config import FileData, MixtureData, PartData, TextData
@@ -33,10 +30,8 @@ from regard.errors import InputError
 from regard.hub.config import ConfigFile
 from regard.inputs.text import Processor, Vocabulary
 from regard.models import parse_description, vocabularies_in
-from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
-from regard.models.load_weights import blank, fill
-from regard.models.meta_model import shapes
+from regard.models.load_weights import with_weights
 from regard.pipeline import PRECISIONS, Pipeline, no_tokenizer
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
@@ -298,14 +293,10 @@ def _check_file(source: Path) -> None:
 
 def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
     config, vocabularies = parse_description(snapshot.config)
-    check_weights(config, vocabularies, snapshot.weights, name)
-    model = blank(config, *vocabularies)
-    check_tensors(f"{name}: the weights", snapshot.weights, model.state_dict())
-    fill(model, snapshot.weights)
-    stored = _stored_processor(snapshot.tokenizer)
+    model = with_weights(config, vocabularies, snapshot.weights, name)
     recipe = recipe_of_run(snapshot.recipe, f"{name}/recipe.yaml")
     seen = Seen.from_bytes(snapshot.seen, f"{name}/{SEEN}") if snapshot.seen else None
-    return Pipeline(model, stored, recipe, name, seen)
+    return Pipeline(model, _stored_processor(snapshot.tokenizer), recipe, name, seen)
 
 
 def recipe_of_run(text: str, file: str) -> Recipe:
@@ -330,23 +321,3 @@ def _without_header(data: Any) -> Any:
     if isinstance(data, FileData | PartData | TextData) and "header" not in data.model_fields_set:
         return data.model_copy(update={"header": False})
     return data
-
-
-def check_weights(
-    config: ModelConfig, vocabularies: tuple[int, ...], weights: dict[str, Tensor], name: str
-) -> None:
-    """Compares names and shapes of weights with those of the config, before a model is built.
-
-    Args:
-        config: The model's config.
-        vocabularies: The sizes of its vocabularies.
-        weights: Tensors by name.
-        name: The checkpoint's name, for error messages.
-
-    Raises:
-        InputError: A tensor is missing, unknown, or of another shape.
-    """
-    what = f"{name}: the weights do not fit config.json"
-    wanted = shapes(config, vocabularies, len(weights), what)
-    found = {key: tensor.shape for key, tensor in weights.items()}
-    check_outlines(what, found, wanted, tuple)

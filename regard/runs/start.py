@@ -23,9 +23,10 @@ from regard.inputs.text import Vocabulary
 from regard.layers import freezing
 from regard.models import Model, parse_description
 from regard.models.config import ModelConfig
+from regard.models.load_weights import check_weights
 from regard.recipes.overrides import MAY_DIFFER
 from regard.recipes.recipe import Recipe
-from regard.runs.load import check_weights, load, outline, recipe_of_run
+from regard.runs.load import load, outline, recipe_of_run
 from regard.runs.locate import UnknownModel
 from regard.tasks.labelled_task import NAMES, is_labelled, with_task_head
 from regard.tasks.specs import TASKS

@@ -103,7 +103,14 @@ def loss_unit(target: str) -> str:
 
 
 class BaseTask:
-    """The base class of all tasks, with defaults for what most of them share."""
+    """The base class of all tasks, with defaults for what most of them share.
+
+    Args:
+        vocabulary: The readers of the model.
+        train: Training examples; None if nothing is to be trained.
+        valid: Validation examples.
+        smoothing: Label smoothing ε in training.
+    """
 
     noun: ClassVar[str] = "examples"
     """The noun for the examples of a batch, in the log of a bad batch."""
@@ -122,13 +129,23 @@ class BaseTask:
     """Whether the loss couples the examples of a batch, so that a batch must not be split."""
     least: int = 1
     """The fewest targets that a part of a batch must have."""
+    symbols_around: ClassVar[int] = 4
+    """A piece of text on which heads are measured leaves room for this many special tokens."""
     takes_ids: ClassVar[bool] = False
     """Whether the task works without a vocabulary on inputs that are token ids."""
     scoring: ClassVar[frozenset[str]] = frozenset()
     """The options of `Scoring` that apply to this task."""
 
-    def __init__(self, vocabulary: Any) -> None:
+    def __init__(
+        self, vocabulary: Any, train: Any = None, valid: Any = None, *, smoothing: float = 0.0
+    ) -> None:
         self.vocabulary: Vocabulary = vocabulary
+        self.train, self.valid, self.smoothing = train, valid, smoothing
+
+    @property
+    def begins(self) -> bool:
+        """Whether documents start with the begin symbol, so that their first token is a target."""
+        return False
 
     @property
     def reader(self) -> Any:

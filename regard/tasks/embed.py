@@ -17,7 +17,7 @@ from regard.tasks.classify_images import ClassifyImages
 from regard.tasks.encoder_task import EncoderTask, vectors_of
 from regard.tasks.head_batches import HeadBatch, in_batches, of_texts
 from regard.tasks.measures.report import Selection
-from regard.tasks.plain_text_task import id_rows, text_pieces
+from regard.tasks.plain_text import id_rows, text_pieces
 from regard.tasks.specs import TASKS
 
 
@@ -25,7 +25,6 @@ class Embed(EncoderTask):
     """The task of an encoder without an output head: a vector for each text."""
 
     effect = "how far the vector of a text moves without the head: 1 - cosine"
-    symbols_around = 4
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:

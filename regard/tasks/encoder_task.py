@@ -79,9 +79,8 @@ class EncoderTask(BaseTask, ABC):
             function: Maps a batch of n items to a tensor (n, width).
             width: The number of columns of the result.
         """
-        out = torch.empty(len(encoded), width)
+        out, batches = torch.empty(len(encoded), width), list(self.inputs(model, encoded))
         with evaluating(model):
-            batches = list(self.inputs(model, encoded))
             map_batches = parallel_map if model.device.type == "cpu" else map
             rows = map_batches(lambda batch: function(batch[1].to(model.device)).cpu(), batches)
             for (index, _), values in zip(batches, rows, strict=True):
@@ -120,7 +119,6 @@ class EncoderTask(BaseTask, ABC):
         self, model: Any, encoded: Sequence[Encoded], top: int | None = None
     ) -> list[list[Labelled]]:
         """The classes of each text or image, most probable first; at most `top` of them."""
-        model.require_head("classes")
         classes = model.config.classes
         rows = self.apply(model, encoded, lambda x: model.classify(x).softmax(1), len(classes))
         return [

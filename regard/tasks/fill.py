@@ -41,7 +41,19 @@ from regard.tasks.base_task import Settings, loss_unit
 from regard.tasks.encoder_task import READING, EncoderTask
 from regard.tasks.head_batches import HeadBatch, in_batches, of_texts
 from regard.tasks.measures.report import Scoring
-from regard.tasks.plain_text_task import MakeRows, PlainTextTask, id_rows
+from regard.tasks.plain_text import (
+    MakeRows,
+    id_rows,
+    prepare_text,
+    rows_to_score,
+    text_batches,
+    text_count,
+    text_examples,
+    text_keys,
+    text_limited,
+    text_pieces,
+    text_report,
+)
 
 ENDS = (b".", b"!", b"?", b"\n")
 """The bytes that end a sentence."""
@@ -113,12 +125,17 @@ def corruption(
     return SentencePairs(masking, others, frozenset(stops))
 
 
-class Fill(PlainTextTask, EncoderTask):
+class Fill(EncoderTask):
     """Masked language modelling: training, evaluation and prediction.
 
     The masks of the training text change in each epoch; those of the validation text are fixed.
     """
 
+    noun, scored = "texts from token", "passages"
+    prepare = classmethod(prepare_text)
+    batches, examples, head_examples = text_batches, text_examples, text_pieces
+    count, limited, keys, report = text_count, text_limited, text_keys, text_report
+    file_batch_tokens = None  # as in training, which decides the masks
     around = READING
     example_command = 'fill {} "The [MASK] is open."'
     effect = loss_unit("masked token")
@@ -179,7 +196,7 @@ class Fill(PlainTextTask, EncoderTask):
         """
         sums: dict[str, float] = {}
         with evaluating(model):
-            for rows_of_batch in self.to_evaluate_on(rows).evaluation():
+            for rows_of_batch in rows_to_score(self, rows).evaluation():
                 batch = rows_of_batch.to(model.device)
                 for name, value in _measure(model, batch).items():
                     sums[name] = sums.get(name, 0.0) + value
@@ -192,10 +209,6 @@ class Fill(PlainTextTask, EncoderTask):
             scores["next_sentence_loss"] = mean("follows_loss", "pairs")
             scores["next_sentence_accuracy"] = mean("follows_right", "pairs")
         return scores
-
-    def of_files(self, settings: Settings) -> MakeRows:
-        """How the text of files given by the user is cut: with the batch size of training."""
-        return partial(Packed, batch_tokens=settings.train.batch_tokens)
 
     def details(
         self, model: Encoder, rows: CorruptedCorpus, scores: Mapping[str, float], scoring: Scoring

@@ -34,7 +34,19 @@ from regard.tasks.base_task import Settings
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import WordAccuracy
 from regard.tasks.measures.report import Scoring, counted
-from regard.tasks.plain_text_task import MakeRows, PlainTextTask, id_rows
+from regard.tasks.plain_text import (
+    MakeRows,
+    id_rows,
+    prepare_text,
+    rows_to_score,
+    text_batches,
+    text_count,
+    text_examples,
+    text_keys,
+    text_limited,
+    text_pieces,
+    text_report,
+)
 from regard.tasks.trace import Trace, trace_single_stack
 from regard.tasks.writing_task import WritingTask
 
@@ -69,9 +81,14 @@ class Suggestion:
     probability: float
 
 
-class Generate(PlainTextTask, WritingTask):
+class Generate(WritingTask):
     """Language modelling: training, evaluation and prediction."""
 
+    noun, scored = "texts from token", "passages"
+    prepare = classmethod(prepare_text)
+    batches, examples, head_examples = text_batches, text_examples, text_pieces
+    count, limited, keys, report = text_count, text_limited, text_keys, text_report
+    file_batch_tokens = 4096
     around = TaskSymbols("<s> $A", "<s> $A $B")
     example_command = 'generate {} "The"'
     scoring = frozenset({"suggest"})
@@ -97,7 +114,7 @@ class Generate(PlainTextTask, WritingTask):
         on_progress: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """Mean negative log-likelihood per target token, and perplexity."""
-        return self.likelihood(model, self.to_evaluate_on(rows).evaluation(), on_progress)
+        return self.likelihood(model, rows_to_score(self, rows).evaluation(), on_progress)
 
     def details(
         self, model: Decoder, rows: BatchedCorpus, scores: Mapping[str, float], scoring: Scoring

@@ -33,7 +33,19 @@ from regard.tasks.base_task import Settings
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import SpanAccuracy
 from regard.tasks.measures.report import Scoring, counted
-from regard.tasks.plain_text_task import MakeRows, PlainTextTask, id_rows
+from regard.tasks.plain_text import (
+    MakeRows,
+    id_rows,
+    prepare_text,
+    rows_to_score,
+    text_batches,
+    text_count,
+    text_examples,
+    text_keys,
+    text_limited,
+    text_pieces,
+    text_report,
+)
 from regard.tasks.writing_task import Output, WritingTask, check_length
 
 HOLES = ("[MASK]", "<mask>", "___")
@@ -50,7 +62,7 @@ class Restored:
     spans: tuple[str, ...]
 
 
-class Restore(PlainTextTask, WritingTask):
+class Restore(WritingTask):
     """Span corruption: training, evaluation and prediction.
 
     Args:
@@ -63,6 +75,11 @@ class Restore(PlainTextTask, WritingTask):
         InputError: The vocabulary has no sentinel tokens.
     """
 
+    noun, scored = "texts from token", "passages"
+    prepare = classmethod(prepare_text)
+    batches, examples, head_examples = text_batches, text_examples, text_pieces
+    count, limited, keys, report = text_count, text_limited, text_keys, text_report
+    file_batch_tokens = 4096
     around = TaskSymbols("$A </s>", "$A </s> $B </s>", holes="sentinels")  # as in T5
     example_command = 'restore {} "The ___ is open."'
 
@@ -101,7 +118,7 @@ class Restore(PlainTextTask, WritingTask):
         on_progress: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """Mean negative log-likelihood per target token, and perplexity."""
-        return self.likelihood(model, self.to_evaluate_on(rows).evaluation(), on_progress)
+        return self.likelihood(model, rows_to_score(self, rows).evaluation(), on_progress)
 
     def has_sentinel(self, text: str) -> bool:
         """Whether a text contains a sentinel token."""
@@ -147,7 +164,7 @@ class Restore(PlainTextTask, WritingTask):
         """
         pairs = [
             pair
-            for batch in self.to_evaluate_on(rows).evaluation()
+            for batch in rows_to_score(self, rows).evaluation()
             for pair in zip(*map(Ragged.split, batch.sides), strict=True)
         ]
         chosen = pairs[:: -(-len(pairs) // texts)]

@@ -202,7 +202,7 @@ def test_resuming_is_exact_and_the_trained_model_generates(tmp_path, monkeypatch
     several = pipeline.generate(["the <extra_id_0> sleeps", "___"], max_length=4)
     assert len(several) == 2
     assert len(pipeline.restore("the ___ sleeps", max_length=4).spans) == 1
-    ask = command_of(RESTORE)
+    ask = command_of(RESTORE, RESTORE.options)
     ask(model=str(tmp_path / "run"), texts=["the ___ sleeps"], source=None, as_json=True,
         threads=1, precision="fp32")  # fmt: skip
     assert json.loads(capsys.readouterr().out).keys() == {"text", "restored", "spans"}

@@ -14,7 +14,7 @@ from regard.errors import InputError
 from regard.pipeline import Pipeline
 from regard.runs.load import load
 from regard.tasks import specs
-from regard.tasks.options import Options
+from regard.tasks.options import VerbOptions
 from regard.tasks.specs import TASKS, every_verb
 from regard.tasks.translate import Translate
 from regard.tasks.verbs import TRANSLATE, Verb
@@ -57,7 +57,7 @@ def test_wrong_options_are_refused(verb, positions, given, message):
         every_verb()[verb].read(positions, given)
 
 
-class ShoutOptions(Options):
+class ShoutOptions(VerbOptions):
     """Of the test's own verb."""
 
     marks: int = Field(default=1, ge=1, description="How many exclamation marks.")
