@@ -14,7 +14,7 @@ from typing import Any
 
 from regard.runtime.lazy import lazy_getattr
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _PUBLIC = {
     "Pipeline": "regard.pipeline",
