@@ -51,7 +51,7 @@ class Contender(Protocol):
 
 
 @dataclass(frozen=True)
-class Entry:
+class BenchLine:
     """A line of an experiment: a contender and the case on which it is measured.
 
     Entries with equal contenders share one process.
@@ -85,9 +85,9 @@ class Experiment:
     title: str
     shows: Quantity
     unit: str
-    entries: tuple[Entry, ...]
+    entries: tuple[BenchLine, ...]
     bars: tuple[Bar, ...] = ()
-    limit: Entry | None = None
+    limit: BenchLine | None = None
     """The machine's peak rate (matrix products, or reading memory), measured in the same rounds."""
     weight: float = 10.0
     """The approximate seconds of a round, to estimate the remaining time."""
@@ -98,7 +98,7 @@ class Experiment:
     """Labels of entries that compute in 32 bits with the weights of the first entry, and so have
     to give the same first `AGREE` answers (ids of tokens or classes)."""
 
-    def lines(self) -> tuple[Entry, ...]:
+    def lines(self) -> tuple[BenchLine, ...]:
         """All entries to measure, the limit last."""
         return self.entries if self.limit is None else (*self.entries, self.limit)
 
@@ -319,7 +319,7 @@ def run_one(experiment: Experiment, rounds: int, threads: int, progress: Progres
     return outcome
 
 
-def rotated(lines: Sequence[Entry], by: int) -> list[Entry]:
+def rotated(lines: Sequence[BenchLine], by: int) -> list[BenchLine]:
     """The entries rotated by `by`, so that each round begins with another one."""
     by %= max(1, len(lines))
     return [*lines[by:], *lines[:by]]
@@ -330,7 +330,7 @@ def key_of(contender: Contender) -> str:
     return repr((type(contender).__module__, contender))
 
 
-def _warm_up(line: Entry, workers: Mapping[str, Worker], found: Measured) -> None:
+def _warm_up(line: BenchLine, workers: Mapping[str, Worker], found: Measured) -> None:
     """Run a turn that does not count, so that kernels are chosen and buffers allocated."""
     worker = workers[key_of(line.contender)]
     try:
@@ -342,7 +342,7 @@ def _warm_up(line: Entry, workers: Mapping[str, Worker], found: Measured) -> Non
     found.resident, found.versions = worker.resident, worker.versions
 
 
-def _take_turn(line: Entry, workers: Mapping[str, Worker], found: Measured) -> None:
+def _take_turn(line: BenchLine, workers: Mapping[str, Worker], found: Measured) -> None:
     if found.missing or found.failed:
         return
     time.sleep(PAUSE)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.harness import BenchLine, Experiment
 from benchmarks.measure.limits import matrix_limit
 from benchmarks.measure.ours import in_precision
 from benchmarks.measure.results import Bar
@@ -147,7 +147,7 @@ def image_training(folder: Path, *, quick: bool) -> Experiment:
         title=f"A training step on {work.count} images, ViT {config.layers}×{config.dim}",
         shows="rate",
         unit="images a second",
-        entries=(Entry(OURS, TrainImages(path), flops=3 * work.flops()),),
+        entries=(BenchLine(OURS, TrainImages(path), flops=3 * work.flops()),),
         limit=matrix_limit(quick=quick),
         weight=4.0,
     )
@@ -196,8 +196,8 @@ def images(folder: Path, count: int, *, quick: bool) -> Experiment:
         shows="rate",
         unit="images a second",
         entries=(
-            Entry(OURS, Classify(path), str(count), flops=flops),
-            Entry(INT8, Classify(path, "int8"), str(count)),
+            BenchLine(OURS, Classify(path), str(count), flops=flops),
+            BenchLine(INT8, Classify(path, "int8"), str(count)),
         ),
         bars=(Bar(INT8, (OURS,), "speed", 1.3),) if count == 1 else (),
         limit=matrix_limit(quick=quick),

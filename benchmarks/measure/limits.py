@@ -10,7 +10,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.harness import BenchLine, Experiment
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -128,14 +128,14 @@ def _bytes(x: Tensor) -> float:
     return float(x.numel() * x.element_size())
 
 
-def matrix_limit(*, quick: bool) -> Entry:
+def matrix_limit(*, quick: bool) -> BenchLine:
     """The entry for the matrix rate, the limit of experiments whose FLOPs are counted."""
-    return Entry(MATRIX, Limits(256, 8) if quick else Limits(), "matrix")
+    return BenchLine(MATRIX, Limits(256, 8) if quick else Limits(), "matrix")
 
 
-def memory_limit(*, quick: bool) -> Entry:
+def memory_limit(*, quick: bool) -> BenchLine:
     """The entry for the memory's bandwidth, the limit of decoding one row: it reads all weights."""
-    return Entry(MEMORY, Limits(256, 8) if quick else Limits(), "read")
+    return BenchLine(MEMORY, Limits(256, 8) if quick else Limits(), "read")
 
 
 def limits(*, quick: bool) -> Experiment:
@@ -147,9 +147,9 @@ def limits(*, quick: bool) -> Experiment:
         shows="rate",
         unit="per second",
         entries=(
-            Entry(f"{MATRIX}, FLOPs", contender, "matrix"),
-            Entry(f"{MEMORY}, bytes", contender, "read"),
-            Entry("copying memory, bytes read and written", contender, "copy"),
+            BenchLine(f"{MATRIX}, FLOPs", contender, "matrix"),
+            BenchLine(f"{MEMORY}, bytes", contender, "read"),
+            BenchLine("copying memory, bytes read and written", contender, "copy"),
         ),
         weight=2.0,
         comparable=False,

@@ -30,7 +30,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.explain.images.hiding import Hiding, HidingReport
-    from regard.explain.look import Choice, Look
+    from regard.explain.look import Look, LookSelection
     from regard.pipeline import Pipeline
 
 Split = Annotated[str | None, Option(help="A split of the run's data; by default valid.")]
@@ -170,7 +170,7 @@ def _finish_test(report: HidingReport, out: Path | None, *, as_json: bool, quiet
         print_status(f"{out} is drawn", quiet=quiet or as_json)
 
 
-def _row(seen: Look, choice: Choice, text: str) -> dict[str, Any]:
+def _row(seen: Look, choice: LookSelection, text: str) -> dict[str, Any]:
     """What is shown, as JSON: the weights of the map, or those over the patches of an image."""
     if seen.picture is None:
         weights = choice.map.seen(choice.head, seen.knocked_out_in(choice.map))

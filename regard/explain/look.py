@@ -23,7 +23,7 @@ from regard.runtime.files import write_file
 
 if TYPE_CHECKING:
     from regard.explain.images.hiding import HiddenPatches, Hiding
-    from regard.tasks.trace import Classified, Picture, Trace
+    from regard.tasks.trace import Classified, ImageGrid, Trace
 
 PictureKind = Literal["alignment", "grid", "self", "positions", "picture", "rollout", "maps"]
 KINDS: tuple[PictureKind, ...] = get_args(PictureKind)
@@ -34,7 +34,7 @@ MANY = ("grid", "positions", "rollout", "maps")
 
 
 @dataclass(frozen=True)
-class Choice:
+class LookSelection:
     """Which part of a look is shown.
 
     Attributes:
@@ -112,7 +112,7 @@ class Look:
     note: str = ""
     source_language: str = ""
     target_language: str = ""
-    picture: Picture | None = None
+    picture: ImageGrid | None = None
     classified: Classified | None = None
     original: bool = False
 
@@ -154,7 +154,7 @@ class Look:
         layer: int | str | None = None,
         head: int | None = None,
         word: str | None = None,
-    ) -> Choice:
+    ) -> LookSelection:
         """Choose kind, layer, head and word to show, filling in what the caller leaves open.
 
         If no layer is given, the layer whose drawn rows have the lowest mean entropy (the
@@ -188,12 +188,12 @@ class Look:
                 raise InputError(
                     f"--word with --kind {kind}", expected="alignment or self", fix="leave one out"
                 )
-            return Choice(kind, candidates, head)
+            return LookSelection(kind, candidates, head)
         best, reason = _sharpest(
             candidates, [m.seen(head, self.knocked_out_in(m)) for m in candidates]
         )
         row, note = (None, "") if word is None else find_word(best.queries, word)
-        return Choice(kind, (best,), head, reason, row, note)
+        return LookSelection(kind, (best,), head, reason, row, note)
 
     def _choose_picture(
         self,
@@ -202,7 +202,7 @@ class Look:
         head: int | None,
         layer: int | str | None,
         word: str | None,
-    ) -> Choice:
+    ) -> LookSelection:
         """Choose the row to draw over the image and, for `picture`, the layer.
 
         The row is the patch named by `word`, otherwise that from which the class is computed. The
@@ -218,19 +218,21 @@ class Look:
         if word is not None:
             row, _ = find_word(candidates[0].queries, word)
         if kind != "picture":
-            return Choice(kind, candidates, head, "", row)
+            return LookSelection(kind, candidates, head, "", row)
         rows = slice(self.picture.first, None) if row is None else slice(row, row + 1)
         drawn = [m.seen(head, self.knocked_out_in(m))[rows] for m in candidates]
         best, reason = _sharpest(candidates, drawn)
-        return Choice("picture", (best,), head, reason, row)
+        return LookSelection("picture", (best,), head, reason, row)
 
-    def testable(self, choice: Choice) -> bool:
+    def testable(self, choice: LookSelection) -> bool:
         """Whether a choice is a map of what the class of an image is computed from."""
         if self.picture is None or self.classified is None or choice.kind not in OF_IMAGES:
             return False
         return choice.row == self.picture.class_row and self.picture.patches > 1
 
-    def test(self, choice: Choice | None = None, hiding: Hiding | None = None) -> HiddenPatches:
+    def test(
+        self, choice: LookSelection | None = None, hiding: Hiding | None = None
+    ) -> HiddenPatches:
         """Test a map of an image: hide the patches that are looked at most, and as many others.
 
         Args:
@@ -290,7 +292,7 @@ class Look:
     def save_choice(
         self,
         path: str | os.PathLike[str],
-        choice: Choice,
+        choice: LookSelection,
         test: HiddenPatches | None = None,
         *,
         details: bool = False,
@@ -360,7 +362,7 @@ class Comparison:
         kind: str | None = None,
         layer: int | str | None = None,
         head: int | None = None,
-    ) -> tuple[Choice, Choice]:
+    ) -> tuple[LookSelection, LookSelection]:
         """Choose the same kind, layer and head in both looks, so that they can be compared.
 
         Raises:
@@ -417,14 +419,14 @@ def look_of(trace: Trace, item: Any, *, model: str = "", without: Sequence[str] 
         array = value[:, : shape[0], : shape[1]].cpu().double().numpy()  # (heads, query, key)
         pieces = AttentionMap(layer, array, ("",) * shape[0], ("",) * shape[1])
         maps.append(merge_words(pieces, row_index, column_index, rows, columns))
-    written = "" if trace.written is None else f" → {trace.written}"
+    written = "" if trace.output is None else f" → {trace.output}"
     text = str(item) if isinstance(item, str | os.PathLike) else "an image"
     return Look(
         maps=tuple(maps),
         title=shortened(f"{text}{written}"),
         model=model,
         source=text,
-        target=trace.written or "",
+        target=trace.output or "",
         knocked_out=tuple(without),
         note=trace.note,
         picture=trace.picture,

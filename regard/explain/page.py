@@ -27,7 +27,7 @@ import numpy as np
 from regard.draw.colours import hexadecimal, sequential
 from regard.draw.labels import Weights, visible
 from regard.errors import InputError
-from regard.explain.look import OF_IMAGES, Choice, Comparison, Look
+from regard.explain.look import OF_IMAGES, Comparison, Look, LookSelection
 from regard.explain.maps import AttentionMap
 from regard.runtime.files import write_file
 
@@ -137,7 +137,7 @@ def save_page(path: str | os.PathLike[str], heading: str, sections: Sequence[Sec
     return write_file(path, page(heading, sections).encode())
 
 
-def look_page(look: Look, choice: Choice, test: HiddenPatches | None = None) -> str:
+def look_page(look: Look, choice: LookSelection, test: HiddenPatches | None = None) -> str:
     """The page of one look, opened at the choice; that of an image shows the weights over it.
 
     Args:
@@ -156,7 +156,7 @@ def look_page(look: Look, choice: Choice, test: HiddenPatches | None = None) -> 
     return page(look.title, [opened])
 
 
-def comparison_page(comparison: Comparison, before: Choice, after: Choice) -> str:
+def comparison_page(comparison: Comparison, before: LookSelection, after: LookSelection) -> str:
     """A page with both looks as tabs and, below, the picture of their difference."""
     from regard.explain.plot import draw_comparison, render  # matplotlib is slow to import
 

@@ -34,7 +34,7 @@ from regard.draw.sheet import (
     text_width,
 )
 from regard.explain.images.hiding import HiddenPatches
-from regard.explain.look import OF_IMAGES, Choice, Comparison, Look, PictureKind
+from regard.explain.look import OF_IMAGES, Comparison, Look, LookSelection, PictureKind
 from regard.explain.maps import AttentionMap, mean_by_offset
 from regard.explain.names import in_words
 
@@ -70,7 +70,7 @@ class Columns:
 
 def draw(
     look: Look,
-    choice: Choice,
+    choice: LookSelection,
     test: HiddenPatches | None = None,
     *,
     details: bool = False,
@@ -101,8 +101,8 @@ def draw(
 
 def draw_comparison(
     comparison: Comparison,
-    before: Choice,
-    after: Choice,
+    before: LookSelection,
+    after: LookSelection,
     *,
     details: bool = False,
     paper: bool = False,
@@ -165,7 +165,7 @@ def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
         return _draw_panels(panels, texts)
 
 
-def _draw_matrix(look: Look, choice: Choice, medium: Medium) -> Figure:
+def _draw_matrix(look: Look, choice: LookSelection, medium: Medium) -> Figure:
     values = choice.map.seen(choice.head, look.knocked_out_in(choice.map))
     panel = Panel(values, choice.map.queries, choice.map.keys, scale_for(values))
     details = [*_orientation(look, choice.map), *facts_of(look, choice)]
@@ -174,7 +174,7 @@ def _draw_matrix(look: Look, choice: Choice, medium: Medium) -> Figure:
     )
 
 
-def _draw_positions(look: Look, choice: Choice, medium: Medium) -> Figure:
+def _draw_positions(look: Look, choice: LookSelection, medium: Medium) -> Figure:
     longest = max(max(m.weights.shape[1:]) for m in choice.maps)
     window = max(1, min(WINDOW, longest - 1))
     chosen = [(m, h) for m in choice.maps for h in _heads(m, choice)]
@@ -200,7 +200,7 @@ def _draw_positions(look: Look, choice: Choice, medium: Medium) -> Figure:
     return _draw_panels([panel], Texts(look.title, caption, " ".join(details), medium))
 
 
-def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
+def _draw_grid(look: Look, choice: LookSelection, medium: Medium) -> Figure:
     """One thumbnail per head: one row per layer, one column per head."""
     across = max(len(_heads(m, choice)) for m in choice.maps)
     down = len(choice.maps)
@@ -238,7 +238,7 @@ def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
     return frame.sheet.figure
 
 
-def _draw_word(look: Look, choice: Choice, medium: Medium) -> Figure:
+def _draw_word(look: Look, choice: LookSelection, medium: Medium) -> Figure:
     """Queries on the left, keys on the right: line width shows the weight of the chosen query."""
     row, queries, keys = choice.row or 0, choice.map.queries, choice.map.keys
     weights = np.nan_to_num(
@@ -402,7 +402,7 @@ def _place_columns(panels: Sequence[Panel], room: float, size: float, tallest: f
     return Columns(names, angle, pitch, longest, beside)
 
 
-def _sentence(look: Look, choice: Choice) -> str:
+def _sentence(look: Look, choice: LookSelection) -> str:
     """The caption: layer, head, and what rows and columns are."""
     rows, columns = look.orientation(choice.map)
     text = f"{choice.name}: rows are {rows}, columns {columns}{_knocked_out(look, choice)}."
@@ -413,7 +413,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _knocked_out(look: Look, choice: Choice) -> str:
+def _knocked_out(look: Look, choice: LookSelection) -> str:
     """A clause for the caption that names the knocked-out heads; empty if there are none."""
     if (
         choice.head is not None
@@ -433,7 +433,7 @@ def _orientation(look: Look, attention_map: AttentionMap) -> list[str]:
     return [f"Rows: {rows}.", f"Columns: {columns}."]
 
 
-def facts_of(look: Look, choice: Choice) -> list[str]:
+def facts_of(look: Look, choice: LookSelection) -> list[str]:
     """Sentences of further information: layer, reason of the choice, knock-outs, model, notes."""
     silenced = "; ".join(map(in_words, look.knocked_out))
     facts = [
@@ -448,7 +448,7 @@ def facts_of(look: Look, choice: Choice) -> list[str]:
     return [fact for fact in facts if fact]
 
 
-def _heads(attention_map: AttentionMap, choice: Choice) -> list[int]:
+def _heads(attention_map: AttentionMap, choice: LookSelection) -> list[int]:
     return list(range(attention_map.heads)) if choice.head is None else [choice.head]
 
 
@@ -457,7 +457,7 @@ def _head_name(look: Look, attention_map: AttentionMap, head: int) -> str:
     return f"layer {attention_map.layer + 1}, head {head + 1}{out}"
 
 
-DRAWINGS: dict[PictureKind, Callable[[Look, Choice, Medium], Figure]] = {
+DRAWINGS: dict[PictureKind, Callable[[Look, LookSelection, Medium], Figure]] = {
     "alignment": _draw_matrix,
     "self": _draw_matrix,
     "grid": _draw_grid,

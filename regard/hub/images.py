@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from regard.config import input_error
 from regard.errors import InputError
 from regard.hub.config import CONFIG
-from regard.hub.kind import only
+from regard.hub.kind import require
 from regard.inputs.images.reader import RESAMPLES, ImageReader
 from regard.inputs.text import Processor
 from regard.runtime.files import read_json, write_file
@@ -102,7 +102,7 @@ def _theirs(settings: dict[str, Any], config: Any, file: Path) -> ImageReader:
     name = str(settings.get("image_processor_type") or settings.get("feature_extractor_type") or "")
     kind = next((each for each in _USUAL if name.startswith(each)), "ViT")
     settings = _USUAL[kind] | settings
-    only(settings, do_resize=True, do_rescale=True)
+    require(settings, do_resize=True, do_rescale=True)
     factor = settings.get("rescale_factor", 1 / 255)
     if not isinstance(factor, float) or abs(factor * 255 - 1) > 1e-6:
         raise InputError(f"{file}: rescale_factor", got=factor, expected="1/255")

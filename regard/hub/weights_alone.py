@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.hub.folder import model_of, read_file
 from regard.hub.identify import Described
-from regard.hub.kind import Names
+from regard.hub.kind import TensorNames
 from regard.hub.rules import Rule, Table, same, within
 from regard.hub.tables.timm import TIMM
 from regard.models import Model, ViTConfig
@@ -60,7 +60,7 @@ def read_alone(file: Path, heads: int | None = None) -> Model:
 
 def _vit_pytorch(tensors: dict[str, Tensor], heads: int, file: Path) -> Model:
     """A ViT of early versions of vit-pytorch."""
-    names = Names({}, tensors)
+    names = TensorNames({}, tensors)
     if names.has("mlp_head.") and not {"mlp_head.0.weight", "mlp_head.2.weight"} <= tensors.keys():
         raise InputError(f"{file}: mlp_head", got="another head", expected="Linear, GELU, Linear")
     (dim, pixels), patches = names.shape("patch_to_embedding.weight"), _patches(names)
@@ -100,7 +100,7 @@ def _vit_pytorch(tensors: dict[str, Tensor], heads: int, file: Path) -> Model:
     return model.eval()
 
 
-def _patches(names: Names) -> int:
+def _patches(names: TensorNames) -> int:
     """The number of patches; an image is a square of them."""
     patches = names.shape("pos_embedding")[1] - 1
     if math.isqrt(patches) ** 2 != patches:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.tasks.trace import Picture
+from regard.tasks.trace import ImageGrid
 
 
 def pixel_values(given: Any) -> Tensor | None:
@@ -27,7 +27,7 @@ def pixel_values(given: Any) -> Tensor | None:
     return values[None] if values.dim() == 3 else values
 
 
-def read_picture(values: Tensor, config: Any, tokens: int, processor: Any = None) -> Picture:
+def read_picture(values: Tensor, config: Any, tokens: int, processor: Any = None) -> ImageGrid:
     """An image and its patches, as a vision model of `transformers` reads them.
 
     Args:
@@ -57,4 +57,4 @@ def read_picture(values: Tensor, config: Any, tokens: int, processor: Any = None
     else:
         low, high = values.min(), values.max()
         shown = (values - low) / (high - low).clamp(min=1e-9)
-    return Picture(shown.numpy(), (rows, columns), first)
+    return ImageGrid(shown.numpy(), (rows, columns), first)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.measure import command, harness, table
-from benchmarks.measure.harness import Entry, Experiment, Outcome, Point, run_one
+from benchmarks.measure.harness import BenchLine, Experiment, Outcome, Point, run_one
 from benchmarks.measure.ours import Decode, Encode, Train
 from benchmarks.measure.results import Bar, Measured, Turn, compare, judge, slope
 from benchmarks.measure.suite import select
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 fakes = from_file(str(Path(__file__).with_name("fake_contenders.py")))
 
 
-def experiment(*entries: Entry, **more: object) -> Experiment:
+def experiment(*entries: BenchLine, **more: object) -> Experiment:
     return Experiment("fake", "Fakes", "rate", "a second", entries, **more)
 
 
@@ -46,7 +46,7 @@ def measured(label: str, speeds: list[float], peaks: list[int] | None = None) ->
 
 def test_rounds_are_interleaved_and_another_one_begins_each(tmp_path: Path) -> None:
     log = str(tmp_path / "log")
-    lines = [Entry(name, fakes.Logged(name, log)) for name in "ABC"]
+    lines = [BenchLine(name, fakes.Logged(name, log)) for name in "ABC"]
     outcome = run(experiment(*lines), rounds=3)
     order = [name for name, _ in groupby(Path(log).read_text().split())]
     assert order == [*"ABC", *"ABC", *"BCA", *"CAB"]  # a warm-up, and three rounds
@@ -57,9 +57,9 @@ def test_contenders_have_their_own_processes_and_equal_ones_share(tmp_path: Path
     log = str(tmp_path / "log")
     outcome = run(
         experiment(
-            Entry("one", fakes.Logged("A", log), "x"),
-            Entry("same", fakes.Logged("A", log), "y"),
-            Entry("other", fakes.Logged("B", log)),
+            BenchLine("one", fakes.Logged("A", log), "x"),
+            BenchLine("same", fakes.Logged("A", log), "y"),
+            BenchLine("other", fakes.Logged("B", log)),
         ),
         rounds=1,
     )
@@ -71,10 +71,10 @@ def test_contenders_have_their_own_processes_and_equal_ones_share(tmp_path: Path
 def test_what_is_missing_or_breaks_is_told_and_the_others_go_on(tmp_path: Path) -> None:
     outcome = run(
         experiment(
-            Entry("absent", fakes.Absent()),
-            Entry("crash", fakes.Crashing(turn=2)),
-            Entry("raise", fakes.Raising(), "this"),
-            Entry("well", fakes.Logged("A", str(tmp_path / "log"))),
+            BenchLine("absent", fakes.Absent()),
+            BenchLine("crash", fakes.Crashing(turn=2)),
+            BenchLine("raise", fakes.Raising(), "this"),
+            BenchLine("well", fakes.Logged("A", str(tmp_path / "log"))),
             bars=(Bar("well", ("absent", "raise"), "speed", 1.0),),
         )
     )
@@ -92,13 +92,13 @@ def test_what_is_missing_or_breaks_is_told_and_the_others_go_on(tmp_path: Path) 
 
 def test_who_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness, "TIMEOUT", 0.5)
-    outcome = run(experiment(Entry("silent", fakes.Silent())))
+    outcome = run(experiment(BenchLine("silent", fakes.Silent())))
     assert "no answer within" in outcome.measured["silent"].failed
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can forget a peak")
 def test_memory_is_what_a_turn_needs_on_top_of_what_was_held() -> None:
-    outcome = run(experiment(Entry("hungry", fakes.Hungry(before=100, more=200))), rounds=1)
+    outcome = run(experiment(BenchLine("hungry", fakes.Hungry(before=100, more=200))), rounds=1)
     line = outcome.measured["hungry"]
     assert 100 * 2**20 < line.resident < 160 * 2**20
     assert 190 * 2**20 < line.memory < 260 * 2**20
@@ -145,8 +145,8 @@ def test_a_bar_is_drawn_with_the_place_to_reach() -> None:
     assert table.bar(1.0, 0.5)[12] == "┃"
     outcome = Outcome(
         experiment(
-            Entry("a", fakes.Raising()),
-            Entry("b", fakes.Raising()),
+            BenchLine("a", fakes.Raising()),
+            BenchLine("b", fakes.Raising()),
             bars=(Bar("a", ("b",), "speed", 1.5),),
         ),
         {"a": measured("a", [100.0]), "b": measured("b", [80.0])},
@@ -178,7 +178,7 @@ def test_results_survive_an_interruption(tmp_path: Path, monkeypatch: pytest.Mon
         return run_one(made, *arguments)
 
     monkeypatch.setattr(harness, "run_one", one)
-    first = experiment(Entry("well", fakes.Logged("A", str(tmp_path / "log"))))
+    first = experiment(BenchLine("well", fakes.Logged("A", str(tmp_path / "log"))))
     makers = {"first": lambda _: first, "second": lambda _: replace(first, name="second")}
     request = command.Request(quick=True, rounds=1, threads=1, output=tmp_path, quiet=True)
     with pytest.raises(KeyboardInterrupt):

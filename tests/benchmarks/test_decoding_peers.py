@@ -11,7 +11,7 @@ import torch
 
 from benchmarks import int8, targets
 from benchmarks.measure import command, table
-from benchmarks.measure.harness import Entry, Experiment, Outcome
+from benchmarks.measure.harness import BenchLine, Experiment, Outcome
 from benchmarks.measure.images import Classify, images_work
 from benchmarks.measure.limits import MEMORY, blocks, fastest, readers
 from benchmarks.measure.ours_text import Continue, Products
@@ -94,9 +94,9 @@ def decoded(peer: list[int]) -> Outcome:
     nobody = SimpleNamespace()
     experiment = Experiment(
         "gpt", "GPT", "rate", "tokens a second",
-        entries=(Entry(OURS, nobody), Entry("peer f32", nobody), Entry("peer q8", nobody)),
+        entries=tuple(BenchLine(name, nobody) for name in (OURS, "peer f32", "peer q8")),
         bars=(Bar(OURS, (MEMORY,), "peak", 0.85), Bar(OURS, ("peer f32",), "speed", 1.0)),
-        limit=Entry(MEMORY, nobody),
+        limit=BenchLine(MEMORY, nobody),
         exact=("peer f32",),
     )  # fmt: skip
     lines = (

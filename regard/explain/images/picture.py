@@ -26,9 +26,9 @@ from regard.draw.sheet import (
 )
 from regard.explain.images.hiding import HiddenPatches
 from regard.explain.images.patches import chosen_row, over_patches, row_over_tokens
-from regard.explain.look import Choice, Look
+from regard.explain.look import Look, LookSelection
 from regard.explain.plot import GAP, facts_of
-from regard.tasks.trace import Picture
+from regard.tasks.trace import ImageGrid
 
 STRIP = 22
 """Pixels: the height of the row of weights."""
@@ -44,7 +44,7 @@ HEAD = LEADING * TEXT + 2
 
 
 def draw_picture(
-    look: Look, choice: Choice, medium: Medium, test: HiddenPatches | None = None
+    look: Look, choice: LookSelection, medium: Medium, test: HiddenPatches | None = None
 ) -> Figure:
     """Draw the three steps of an attention map, and the test of it.
 
@@ -109,7 +109,7 @@ def draw_picture(
 
 
 def draw_maps(
-    look: Look, choice: Choice, medium: Medium, test: HiddenPatches | None = None
+    look: Look, choice: LookSelection, medium: Medium, test: HiddenPatches | None = None
 ) -> Figure:
     """Draw the row of every layer and head over the image: a line for each layer, last the mean.
 
@@ -163,7 +163,7 @@ def draw_maps(
     return frame.sheet.figure
 
 
-def query_name(look: Look, choice: Choice) -> str:
+def query_name(look: Look, choice: LookSelection) -> str:
     """The query in words: `[CLS]`, `patch 2,3`, or `the patches, on average`."""
     assert look.picture is not None
     if choice.row is None:
@@ -172,7 +172,7 @@ def query_name(look: Look, choice: Choice) -> str:
     return name if choice.row < look.picture.first else f"patch {name}"
 
 
-def _place(choice: Choice) -> str:
+def _place(choice: LookSelection) -> str:
     return choice.name.removesuffix(" (self)").replace("encoder ", "")
 
 
@@ -216,7 +216,7 @@ def _test_facts(test: HiddenPatches | None) -> list[str]:
     ]
 
 
-def _size(picture: Picture) -> tuple[int, int]:
+def _size(picture: ImageGrid) -> tuple[int, int]:
     return picture.pixels.shape[1], picture.pixels.shape[2]
 
 
@@ -268,7 +268,7 @@ def _show(axes: Axes, pixels: Any, grid: tuple[int, int] = (1, 1)) -> None:
                 extent=(0, grid[1], grid[0], 0))  # fmt: skip
 
 
-def _mark(axes: Axes, picture: Picture, row: int | None) -> None:
+def _mark(axes: Axes, picture: ImageGrid, row: int | None) -> None:
     """Outline the query patch."""
     if row is not None and row >= picture.first:
         down, right = divmod(row - picture.first, picture.grid[1])
