@@ -173,7 +173,7 @@ def _finish_test(report: HidingReport, out: Path | None, *, as_json: bool, quiet
 def _row(seen: Look, choice: LookSelection, text: str) -> dict[str, Any]:
     """What is shown, as JSON: the weights of the map, or those over the patches of an image."""
     if seen.picture is None:
-        weights = choice.map.seen(choice.head, seen.knocked_out_in(choice.map))
+        weights = choice.map.matrix(choice.head, seen.knocked_out_in(choice.map))
         shown = {"queries": list(choice.map.queries), "keys": list(choice.map.keys)}
         row = {"text": text, "output": seen.target or None, "map": choice.short, **shown}
         return {**row, "weights": _numbers(weights)}

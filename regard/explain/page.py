@@ -201,8 +201,8 @@ def _write_table(table: Table) -> str:
     if any(len(row) != len(table.headers) for row in table.rows):
         raise ValueError(f"table: expected {len(table.headers)} cells in every row")
     number = [
-        all(isinstance(row[place], int | float | np.number) for row in table.rows)
-        for place in range(len(table.headers))
+        all(isinstance(row[column], int | float | np.number) for row in table.rows)
+        for column in range(len(table.headers))
     ]
 
     def line(tag: str, cells: Sequence[object]) -> str:
@@ -286,7 +286,7 @@ def _look_data(name: str, look: Look, width: int, *, means_only: bool) -> dict[s
 def _map_data(
     look: Look, attention_map: AttentionMap, width: int, *, means_only: bool
 ) -> dict[str, Any]:
-    mean = np.nan_to_num(attention_map.seen(knocked_out=look.knocked_out_in(attention_map)))[None]
+    mean = np.nan_to_num(attention_map.matrix(knocked_out=look.knocked_out_in(attention_map)))[None]
     weights = mean if means_only else attention_map.weights
     top = max(1.0, float(weights.max()))  # an edited pattern may exceed 1
     return {

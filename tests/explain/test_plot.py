@@ -171,7 +171,7 @@ def test_a_comparison_draws_both_and_what_changed():
     figure = draw_comparison(both, *both.choose(layer=0))
     maps = [axes for axes in figure.axes if axes.collections]
     shown = [a.collections[0].get_array().reshape(5, 5) for a in maps]
-    values = [s.site("decoder.0.cross").seen() for s in (first, second)]
+    values = [s.site("decoder.0.cross").matrix() for s in (first, second)]
     np.testing.assert_allclose(shown[2], values[1] - values[0])
     assert maps[0].collections[0].norm.vmax == maps[1].collections[0].norm.vmax
     check_legible(figure)
@@ -236,5 +236,5 @@ def test_the_sign_of_a_difference_is_seen_without_colours():
     both = compare(look(words(30)), look(words(30), seed=1))
     figure = draw_comparison(both, *both.choose(layer=0))
     struck = [patch for axes in figure.axes for patch in axes.patches if patch.get_hatch()]
-    change = [s.site("decoder.0.cross").seen() for s in (both.before, both.after)]
+    change = [s.site("decoder.0.cross").matrix() for s in (both.before, both.after)]
     assert len(struck) == np.sum(change[1] - change[0] < 0)

@@ -37,7 +37,7 @@ def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = N
     picture = look.picture
     assert picture is not None  # checked in `Look.choose`
     maps = [m for m in look.maps if m.stack == choice.map.stack]
-    means = [m.seen(None, look.knocked_out_in(m)) for m in maps]
+    means = [m.matrix(None, look.knocked_out_in(m)) for m in maps]
     size = sum(m.weights.size for m in maps) + means[0].size
     few = size > MOST_BYTES  # the means over heads alone
     if few and (len(maps) + 1) * means[0].size > MOST_BYTES:
