@@ -40,7 +40,7 @@ def recipe_of(
         folder: The folder it was read from, or a single file.
         their: The contents of Hugging Face's `config.json`, if it was read already.
     """
-    length, both = config.max_length, config.sides == 2
+    length, paired = config.max_length, config.sides == 2
     return Recipe(
         version=1,
         task=_task_of(config),
@@ -48,7 +48,7 @@ def recipe_of(
         tokens=TokensConfig(shared=len(set(vocabularies)) == 1),
         model=config,
         train=TrainConfig(),
-        decode=read_decoding(folder, vocabularies[-1], length, both=both, their=their)
+        decode=read_decoding(folder, vocabularies[-1], length, paired=paired, their=their)
         if vocabularies
         else DecodeConfig(),
     )

@@ -194,7 +194,7 @@ def _inferred(folder: Path, their: dict[str, Any], tensors: Mapping[str, Tensor]
         )
     likely = [
         name for name in fitting
-        if KINDS[name].recognised(their, TensorNames(their, KINDS[name].whole_names(tensors)))
+        if KINDS[name].recognised(their, TensorNames(their, KINDS[name].standard_names(tensors)))
     ]  # fmt: skip
     names = likely or list(fitting)
     if any(fitting[name].config != fitting[names[0]].config for name in names):
@@ -243,7 +243,7 @@ def _fitting(
     for name, kind in KINDS.items():
         described = Described(kind, _typed(their, kind))
         try:
-            renamed = kind.whole_names(tensors)
+            renamed = kind.standard_names(tensors)
             parsed = parse(config_path(folder), kind, described.their, renamed, len(renamed))
         except InputError:
             continue
@@ -255,7 +255,7 @@ def _fitting(
 def _misfit(folder: Path, described: Described, tensors: Mapping[str, Tensor]) -> str | None:
     """What of a folder does not fit a kind; None if all does."""
     kind = described.kind
-    renamed = kind.whole_names(tensors)
+    renamed = kind.standard_names(tensors)
     try:
         parsed = parse(config_path(folder), kind, described.their, renamed, len(renamed))
     except InputError as error:

@@ -38,8 +38,8 @@ class TensorNames:
 
     def count(self, start: str) -> int:
         """How many different words follow `start` in the names: `blocks.` -> number of blocks."""
-        found = (name.removeprefix(start) for name in self._tensors if name.startswith(start))
-        return len({name.partition(".")[0] for name in found})
+        suffixes = (name.removeprefix(start) for name in self._tensors if name.startswith(start))
+        return len({name.partition(".")[0] for name in suffixes})
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor.
@@ -104,8 +104,8 @@ class HubFormat:
         """What it requires, and a config of the family does not meet."""
         return [need for need in self.needs if not need.is_met(config)]
 
-    def whole_names(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Renames tensors to the names that they have in a model with a head today."""
+    def standard_names(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Renames tensors to the names that transformers gives them now, in a model with a head."""
         wrapped = all(name.startswith(WRAPPER) for name in tensors)
         today = {
             _renamed(name.removeprefix(WRAPPER) if wrapped else name): tensor
@@ -127,9 +127,9 @@ def _renamed(name: str) -> str:
     return name
 
 
-def require(their: Mapping[str, Any], **wanted: object) -> None:
+def require(their: Mapping[str, Any], **supported: object) -> None:
     """Refuses a config in which a key has another value than the only one that Regard supports."""
-    for key, value in wanted.items():
+    for key, value in supported.items():
         if their.get(key, value) != value:
             raise InputError(f"config.json: {key}", got=their[key], expected=value)
 

@@ -248,21 +248,21 @@ def _read_tokenizer(file: Path, vocab: int) -> Vocabulary:
 
 def _entries(data: bytes, file: Path) -> Iterator[Piece]:
     """Yields the pieces of a tokenizer file in SentencePiece's form."""
-    place = struct.calcsize("<i")  # skips the length of the longest piece, which only C needs
+    offset = struct.calcsize("<i")  # skips the length of the longest piece, which only C needs
     number = 0
-    while place < len(data):
-        if place + _ENTRY.size > len(data):
+    while offset < len(data):
+        if offset + _ENTRY.size > len(data):
             raise _damaged(file, f"piece {number} cut off")
-        score, length = _ENTRY.unpack_from(data, place)
-        place += _ENTRY.size
-        if not 0 <= length <= len(data) - place or not math.isfinite(score):
+        score, length = _ENTRY.unpack_from(data, offset)
+        offset += _ENTRY.size
+        if not 0 <= length <= len(data) - offset or not math.isfinite(score):
             raise _damaged(file, f"piece {number} with {length} bytes and the score {score}")
         try:
-            text = data[place : place + length].decode()
+            text = data[offset : offset + length].decode()
         except UnicodeDecodeError:
             raise _damaged(file, f"piece {number} that is not UTF-8") from None
         yield _piece(number, text, score)
-        place += length
+        offset += length
         number += 1
 
 

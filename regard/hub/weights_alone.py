@@ -87,8 +87,8 @@ def _vit_pytorch(tensors: dict[str, Tensor], heads: int, file: Path) -> Model:
     for name in list(tensors):
         if name.endswith("to_qkv.weight"):
             # q·k dim^-0.5 = (q √(head_dim / dim))·k head_dim^-0.5, and head_dim / dim = 1 / heads
-            query, rest = tensors[name][:dim], tensors[name][dim:]
-            tensors[name] = torch.cat((query * heads**-0.5, rest))
+            query, key_value = tensors[name][:dim], tensors[name][dim:]
+            tensors[name] = torch.cat((query * heads**-0.5, key_value))
     matrix = tensors["patch_to_embedding.weight"]
     if channels > 1:  # their patches are (row, column, channel), ours (channel, row, column)
         matrix = matrix.view(dim, patch, patch, channels).permute(0, 3, 1, 2).reshape(dim, -1)

@@ -1,4 +1,4 @@
-"""From the pixels that a vision model reads to the names and places of its tokens."""
+"""From the pixels that a vision model reads to the names and positions of its tokens."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def read_picture(values: Tensor, config: Any, tokens: int, processor: Any = None
         )
     mean, std = (getattr(processor, name, None) for name in ("image_mean", "image_std"))
     if mean is not None and std is not None:
-        sides = [torch.tensor(each).view(-1, 1, 1) for each in (std, mean)]
-        shown = (values * sides[0] + sides[1]).clamp(0, 1)
+        scale, shift = (torch.tensor(numbers).view(-1, 1, 1) for numbers in (std, mean))
+        shown = (values * scale + shift).clamp(0, 1)
     else:
         low, high = values.min(), values.max()
         shown = (values - low) / (high - low).clamp(min=1e-9)

@@ -42,8 +42,8 @@ def _read_pegasus(their: dict[str, Any], names: TensorNames) -> TransformerConfi
     return _read(their, names, positions="sinusoidal_halves", norm_place="pre")
 
 
-def _read(their: dict[str, Any], names: TensorNames, **own: Any) -> TransformerConfig:
-    """Reads the settings that all three share; `own` adds those of one kind."""
+def _read(their: dict[str, Any], names: TensorNames, **own_settings: Any) -> TransformerConfig:
+    """Reads the settings that all three share; `own_settings` adds those of one kind."""
     for size in ("attention_heads", "ffn_dim"):
         require(their, **{f"decoder_{size}": their[f"encoder_{size}"]})
     shared = their.get("share_encoder_decoder_embeddings", True)
@@ -65,7 +65,7 @@ def _read(their: dict[str, Any], names: TensorNames, **own: Any) -> TransformerC
         tied={(True, True): "all", (True, False): "inputs", (False, True): "output"}.get(
             (shared, tied), "none"
         ),
-        **{"norm_place": "post", **own},
+        **{"norm_place": "post", **own_settings},
     )
 
 
@@ -123,8 +123,8 @@ def _names(config: TransformerConfig) -> Table:
     ]
     for stack, layers in config.stacks.items():
         if config.positions == "learned":
-            places = (f"model.{stack}.embed_positions.weight",)
-            rules += [Rule((f"{stack}.positions.table",), places)]
+            theirs = (f"model.{stack}.embed_positions.weight",)
+            rules += [Rule((f"{stack}.positions.table",), theirs)]
             side = "source" if stack == "encoder" else "target"
             rules += same(f"{side}_embed.norm", f"model.{stack}.layernorm_embedding")
         block = _attention("self", "self_attn")

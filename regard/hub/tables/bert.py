@@ -80,9 +80,9 @@ def _read_roberta(their: dict[str, Any], names: TensorNames) -> BertConfig:
 
 
 def _read(
-    their: dict[str, Any], names: TensorNames, *, pooled: bool, first: int = 0, **own: Any
+    their: dict[str, Any], names: TensorNames, *, pooled: bool, first: int = 0, **own_settings: Any
 ) -> BertConfig:
-    """Reads the settings that BERT and RoBERTa share; `own` adds the heads of one kind."""
+    """Reads the settings that BERT and RoBERTa share; `own_settings` adds the heads of one kind."""
     require(their, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
     return BertConfig(
         layers=their["num_hidden_layers"],
@@ -99,7 +99,7 @@ def _read(
         attention_dropout=their.get("attention_probs_dropout_prob", 0.1),
         pooler="tanh" if pooled else "none",
         spans=names.has("qa_outputs."),
-        **own,
+        **own_settings,
     )
 
 

@@ -20,7 +20,7 @@ from regard.models import GPTConfig
 
 def _read(their: dict[str, Any], names: TensorNames) -> GPTConfig:
     require(their, scale_attn_by_inverse_layer_idx=False, scale_attn_weights=True,
-         add_cross_attention=False, reorder_and_upcast_attn=False)  # fmt: skip
+            add_cross_attention=False, reorder_and_upcast_attn=False)  # fmt: skip
     dim = their["n_embd"]
     return GPTConfig(
         layers=their["n_layer"],

@@ -173,12 +173,12 @@ def _names(config: GPTConfig) -> Table:
         *same("decoder.final_norm", "model.norm", bias=False),
         *same("head", "lm_head", bias=False),
     ]
-    some, all_ = config.attention_bias in ("qkv", "all"), config.attention_bias == "all"
+    qkv_bias, out_bias = config.attention_bias in ("qkv", "all"), config.attention_bias == "all"
     block = [
         *same("self_norm", "input_layernorm", bias=False),
-        *same("self_attention.query", "self_attn.q_proj", bias=some),
-        *same("self_attention.key_value", "self_attn.k_proj+self_attn.v_proj", bias=some),
-        *same("self_attention.out", "self_attn.o_proj", bias=all_),
+        *same("self_attention.query", "self_attn.q_proj", bias=qkv_bias),
+        *same("self_attention.key_value", "self_attn.k_proj+self_attn.v_proj", bias=qkv_bias),
+        *same("self_attention.out", "self_attn.o_proj", bias=out_bias),
         *same("feed_norm", "post_attention_layernorm", bias=False),
         *same("feed_forward.into", "mlp.gate_proj+mlp.up_proj", bias=False),
         *same("feed_forward.out", "mlp.down_proj", bias=False),
@@ -204,7 +204,7 @@ def _window_if_used(their: dict[str, Any]) -> int | None:
         return None
     layers, full = int(their["num_hidden_layers"]), int(their.get("max_window_layers", 28))
     by_number = {"full_attention": full > 0, "sliding_attention": layers > full}
-    kinds = set(their.get("layer_types") or [kind for kind, some in by_number.items() if some])
+    kinds = set(their.get("layer_types") or [kind for kind, used in by_number.items() if used])
     if kinds == {"full_attention"}:
         return None
     if len(kinds) > 1:

@@ -44,7 +44,7 @@ _NORMED = [
         Rule((f"norm.{name}",), (f"normalization.{name}",))
         for name in ("weight", "bias", "running_mean", "running_var")
     ),
-    Rule(("norm.num_batches_tracked",), ("normalization.num_batches_tracked",), whole=True),
+    Rule(("norm.num_batches_tracked",), ("normalization.num_batches_tracked",), integer=True),
 ]
 """A convolution with its batch norm."""
 

@@ -62,9 +62,9 @@ def _read(their: dict[str, Any], names: TensorNames) -> ViTConfig:
 
 def _labels(their: dict[str, Any], count: int) -> tuple[str, ...]:
     """The names of the classes, or their numbers."""
-    found = their.get("label_names") or (their.get("pretrained_cfg") or {}).get("label_names")
-    if isinstance(found, list) and len(found) == count:
-        return tuple(map(str, found))
+    labels = their.get("label_names") or (their.get("pretrained_cfg") or {}).get("label_names")
+    if isinstance(labels, list) and len(labels) == count:
+        return tuple(map(str, labels))
     return tuple(map(str, range(count)))
 
 

@@ -60,8 +60,8 @@ def _read_deit(their: dict[str, Any], names: TensorNames) -> ViTConfig:
     )
 
 
-def _read_plain(their: dict[str, Any], *, pooled: bool, **own: Any) -> ViTConfig:
-    """Reads the settings that ViT and DeiT share; `own` adds those of one kind."""
+def _read_plain(their: dict[str, Any], *, pooled: bool, **own_settings: Any) -> ViTConfig:
+    """Reads the settings that ViT and DeiT share; `own_settings` adds those of one kind."""
     if pooled:
         require(their, pooler_act="tanh", pooler_output_size=their["hidden_size"])
     return ViTConfig(
@@ -69,7 +69,7 @@ def _read_plain(their: dict[str, Any], *, pooled: bool, **own: Any) -> ViTConfig
         hidden=their["intermediate_size"],
         norm_epsilon=their.get("layer_norm_eps", 1e-12),
         pooling_layer=pooled,
-        **own,
+        **own_settings,
     )
 
 
