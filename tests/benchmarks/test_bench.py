@@ -35,8 +35,8 @@ def experiment(*entries: BenchLine, **more: object) -> Experiment:
     return Experiment("fake", "Fakes", "rate", "a second", entries, **more)
 
 
-def run(made: Experiment, rounds: int = 2) -> Outcome:
-    return run_one(made, rounds, threads=1, progress=Progress(1, quiet=True))
+def run(experiment: Experiment, rounds: int = 2) -> Outcome:
+    return run_one(experiment, rounds, threads=1, progress=Progress(1, quiet=True))
 
 
 def measured(label: str, speeds: list[float], peaks: list[int] | None = None) -> Measured:
@@ -78,12 +78,12 @@ def test_what_is_missing_or_breaks_is_told_and_the_others_go_on(tmp_path: Path) 
             bars=(Bar("well", ("absent", "raise"), "speed", 1.0),),
         )
     )
-    found = outcome.measured
-    assert found["absent"].note == "not installed: pip install something-that-is-absent"
-    assert found["crash"].note == "failed: the process ended with 3: no room left for the matrix"
-    assert found["raise"].note == "failed: ValueError: cannot do this"
-    assert found["well"].ok
-    assert len(found["well"].turns) == 2
+    lines = outcome.measured
+    assert lines["absent"].note == "not installed: pip install something-that-is-absent"
+    assert lines["crash"].note == "failed: the process ended with 3: no room left for the matrix"
+    assert lines["raise"].note == "failed: ValueError: cannot do this"
+    assert lines["well"].ok
+    assert len(lines["well"].turns) == 2
     assert outcome.verdicts()[0].met is None
     text = table.table(outcome)
     assert "not installed: pip install" in text
@@ -115,21 +115,21 @@ def test_ratios_are_taken_round_by_round() -> None:
 @pytest.mark.parametrize(("limit", "met"), [(1.9, True), (2.1, False)])
 def test_the_better_of_two_is_what_counts(limit: float, met: bool) -> None:
     lines = {"a": [200.0], "slow": [50.0], "fast": [100.0]}
-    found = {label: measured(label, speeds) for label, speeds in lines.items()}
-    verdict = judge(Bar("a", ("slow", "fast"), "speed", limit), found)
+    results = {label: measured(label, speeds) for label, speeds in lines.items()}
+    verdict = judge(Bar("a", ("slow", "fast"), "speed", limit), results)
     assert (verdict.met, verdict.against) == (met, "fast")
 
 
 @pytest.mark.parametrize(("peak", "met"), [(119, True), (121, False)])
 def test_memory_must_stay_below_its_bar(peak: int, met: bool) -> None:
-    found = {"tap": measured("tap", [1.0], [peak]), "plain": measured("plain", [1.0], [100])}
-    assert judge(Bar("tap", ("plain",), "all memory", 1.2), found).met is met
+    results = {"tap": measured("tap", [1.0], [peak]), "plain": measured("plain", [1.0], [100])}
+    assert judge(Bar("tap", ("plain",), "all memory", 1.2), results).met is met
 
 
 @pytest.mark.parametrize(("bleu", "met"), [(29.8, True), (29.6, False), (31.0, True)])
 def test_points_that_are_lost_count_and_points_that_are_won_do_not(bleu: float, met: bool) -> None:
-    found = {"int8": measured("int8", [bleu]), "fp32": measured("fp32", [30.0])}
-    assert judge(Bar("int8", ("fp32",), "points", 0.3), found).met is met
+    results = {"int8": measured("int8", [bleu]), "fp32": measured("fp32", [30.0])}
+    assert judge(Bar("int8", ("fp32",), "points", 0.3), results).met is met
 
 
 def test_the_share_of_the_peak_counts_useful_flops() -> None:
@@ -163,8 +163,8 @@ def test_exponents_tell_linear_from_quadratic() -> None:
     assert math.isnan(slope([(1, 1)]))
 
     def point(x: int, peak: int) -> Outcome:
-        made = experiment(point=Point("sweep", "tokens", x, ("a",)))
-        return Outcome(made, {"a": measured("a", [1.0], [peak])})
+        swept = experiment(point=Point("sweep", "tokens", x, ("a",)))
+        return Outcome(swept, {"a": measured("a", [1.0], [peak])})
 
     linear = table.growths([point(x, 100 + 8 * x) for x in (1000, 2000, 4000)])["a"]
     square = table.growths([point(x, x * x) for x in (1000, 2000, 4000)])["a"]
@@ -172,19 +172,19 @@ def test_exponents_tell_linear_from_quadratic() -> None:
 
 
 def test_results_survive_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def one(made: Experiment, *arguments: object) -> Outcome:
-        if made.name == "second":
+    def run_or_stop(experiment: Experiment, *arguments: object) -> Outcome:
+        if experiment.name == "second":
             raise KeyboardInterrupt
-        return run_one(made, *arguments)
+        return run_one(experiment, *arguments)
 
-    monkeypatch.setattr(harness, "run_one", one)
+    monkeypatch.setattr(harness, "run_one", run_or_stop)
     first = experiment(BenchLine("well", fakes.Logged("A", str(tmp_path / "log"))))
     makers = {"first": lambda _: first, "second": lambda _: replace(first, name="second")}
     request = command.Request(quick=True, rounds=1, threads=1, output=tmp_path, quiet=True)
     with pytest.raises(KeyboardInterrupt):
         command.bench(makers, request)
     saved = json.loads((tmp_path / "results.json").read_text())
-    assert [each["name"] for each in saved["experiments"]] == ["fake"]
+    assert [entry["name"] for entry in saved["experiments"]] == ["fake"]
     assert saved["experiments"][0]["entries"][0]["status"] == "measured"
     assert "Fakes" in (tmp_path / "results.md").read_text()
     assert (tmp_path / "results.png").exists()
@@ -241,9 +241,9 @@ def test_looking_is_measured_with_the_weights_read(
     computed = []
     write = Pattern._write
 
-    def counted(pattern: Pattern, some: slice, out: Tensor) -> None:
+    def counted(pattern: Pattern, rows: slice, out: Tensor) -> None:
         computed.append(out.shape[2])
-        write(pattern, some, out)
+        write(pattern, rows, out)
 
     monkeypatch.setattr(Pattern, "_write", counted)
     contender = Encode(256, look, quick=True)
@@ -278,12 +278,12 @@ def test_the_command_measures_our_own(tmp_path: Path, capsys: pytest.CaptureFixt
     only = ["--only", "limits", "--only", "training-base", "--only", "decoding-1"]
     assert main([*words.split(), *only, "--output", str(tmp_path)]) == 0
     assert "matrix product" in capsys.readouterr().out
-    found = json.loads((tmp_path / "results.json").read_text())
+    results = json.loads((tmp_path / "results.json").read_text())
     status = {
         entry["label"]: entry["status"]
-        for experiment in found["experiments"]
+        for experiment in results["experiments"]
         for entry in experiment["entries"]
     }
     assert status["Regard"] == status["matrix product"] == "measured"
-    assert found["experiments"][1]["entries"][0]["flops_per_second"] > 0
+    assert results["experiments"][1]["entries"][0]["flops_per_second"] > 0
     assert (tmp_path / "results.png").exists()

@@ -85,7 +85,7 @@ def test_labels_thin_out_where_each_would_be_too_many():
 @pytest.mark.parametrize(("count", "every"), [(20, 1), (40, 2)])
 def test_labels_of_18_pixels_are_every_one_or_every_second_one(count, every):
     axes = figure_of(look(words(count))).axes
-    maps = max(axes, key=lambda each: len(each.get_yticklabels()))
+    maps = max(axes, key=lambda chart: len(chart.get_yticklabels()))
     assert len(maps.get_yticklabels()) == count / every
     assert [t.get_text() for t in maps.get_yticklabels()][1][:3] == words(count)[every][:3]
     assert len(maps.get_xticklabels()) == count / every

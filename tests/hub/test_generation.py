@@ -58,11 +58,11 @@ def t5():
 def theirs(model, source, **how):
     """What transformers writes, up to what ends it."""
     given = torch.tensor([source])
-    found = model.generate(given, attention_mask=torch.ones_like(given), **how)[0].tolist()
-    found = found[1:] if model.config.is_encoder_decoder else found[len(source) :]
+    ids = model.generate(given, attention_mask=torch.ones_like(given), **how)[0].tolist()
+    ids = ids[1:] if model.config.is_encoder_decoder else ids[len(source) :]
     ends = model.generation_config.eos_token_id
     ends = ends if isinstance(ends, list) else [ends]
-    return found[: next((i for i, token in enumerate(found) if token in ends), None)]
+    return ids[: next((i for i, token in enumerate(ids) if token in ends), None)]
 
 
 CASES = {
@@ -158,15 +158,15 @@ def test_an_id_that_there_is_not_is_refused(wrong, tmp_path):
 
 def test_older_folders_say_it_in_their_config(tmp_path):
     (tmp_path / "config.json").write_text('{"num_beams": 7, "eos_token_id": 2, "max_length": 12}')
-    found = read_decoding(tmp_path, VOCAB, 40, paired=True)
-    assert (found.beam, found.ends, found.max_length) == (7, (2,), 11)
+    config = read_decoding(tmp_path, VOCAB, 40, paired=True)
+    assert (config.beam, config.ends, config.max_length) == (7, (2,), 11)
 
 
 def test_an_id_that_the_model_cannot_write_has_no_role(tmp_path):
     ids = {"eos_token_id": [50256, 3], "suppress_tokens": [99, 4], "decoder_start_token_id": 999}
     (tmp_path / "config.json").write_text(json.dumps(ids))
-    found = read_decoding(tmp_path, VOCAB, 40, paired=True)
-    assert (found.ends, found.banned, found.begin) == ((3,), (4,), None)
+    config = read_decoding(tmp_path, VOCAB, 40, paired=True)
+    assert (config.ends, config.banned, config.begin) == ((3,), (4,), None)
 
 
 @pytest.mark.parametrize(
