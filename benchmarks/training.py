@@ -41,7 +41,7 @@ def demo(chosen: Settings, others: Mapping[str, ModuleType]) -> Experiment:
 
 def trained(others: Mapping[str, ModuleType]) -> dict[str, Any]:
     """Those of other people's contenders that train."""
-    return {name: each.Train for name, each in others.items() if hasattr(each, "Train")}
+    return {name: peer.Train for name, peer in others.items() if hasattr(peer, "Train")}
 
 
 def beside_peers(

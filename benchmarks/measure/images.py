@@ -63,8 +63,8 @@ def random_labels(model: dict[str, Any], count: int) -> list[int]:
 
 def most_probable(logits: Any) -> list[int]:
     """The `TOP` largest classes of the first image, the largest first."""
-    found: list[int] = np.argsort(-np.asarray(logits)[0])[:TOP].tolist()
-    return found
+    classes: list[int] = np.argsort(-np.asarray(logits)[0])[:TOP].tolist()
+    return classes
 
 
 @dataclass
@@ -177,9 +177,9 @@ def images_work(
     if not weights.exists():
         torch.manual_seed(0)
         model = build(config)
-        for place, kind in ((weights, None), (timm, "timm")):
-            place.mkdir()
-            write_model(model, place, kind)
+        for path, kind in ((weights, None), (timm, "timm")):
+            path.mkdir()
+            write_model(model, path, kind)
     work = ImageWork(config.model_dump(), str(weights), str(timm), count)
     return work.save(folder / f"images-{size}.json"), work
 

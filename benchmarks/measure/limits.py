@@ -108,7 +108,7 @@ def blocks(numbers: int) -> list[Tensor]:
     return [torch.ones(numbers), torch.from_numpy(np.ones(numbers, dtype=np.float32))]
 
 
-def fastest(ways: list[Reader], places: list[Tensor]) -> tuple[Reader, Tensor]:
+def fastest(ways: list[Reader], blocks: list[Tensor]) -> tuple[Reader, Tensor]:
     """The way and the block with the shortest time of reading, the best of three each."""
 
     def seconds(pair: tuple[Reader, Tensor]) -> float:
@@ -121,7 +121,7 @@ def fastest(ways: list[Reader], places: list[Tensor]) -> tuple[Reader, Tensor]:
             times.append(time.perf_counter() - start)
         return min(times)
 
-    return min(((way, block) for way in ways for block in places), key=seconds)
+    return min(((way, block) for way in ways for block in blocks), key=seconds)
 
 
 def _bytes(x: Tensor) -> float:

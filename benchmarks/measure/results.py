@@ -166,7 +166,7 @@ def judge(bar: Bar, measured: Mapping[str, Measured]) -> Verdict:
     if ours is None or not ours.ok or not rivals:
         return Verdict(bar, None)
     best = max if bar.at_least else min
-    rival = best(rivals, key=lambda each: statistics.median(each.quantity(bar.compared)))
+    rival = best(rivals, key=lambda line: statistics.median(line.quantity(bar.compared)))
     ratio = compare(ours, rival, bar.compared)
     met = ratio.median >= bar.limit if bar.at_least else ratio.median <= bar.limit
     return Verdict(bar, met, ratio, rival.label)
@@ -186,15 +186,15 @@ def same_tokens(first: Measured, other: Measured) -> int | None:
     if not ours or not theirs:
         return None
     pairs = zip(ours, theirs, strict=False)
-    return next((place for place, (a, b) in enumerate(pairs) if a != b), len(ours))
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), len(ours))
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
     """The exponent b of the least-squares fit y = a·x^b: 1 is linear, 2 is quadratic."""
-    kept = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
-    if len(kept) < 2:
+    logs = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
+    if len(logs) < 2:
         return math.nan
-    xs, ys = zip(*kept, strict=True)
+    xs, ys = zip(*logs, strict=True)
     return statistics.linear_regression(xs, ys).slope
 
 

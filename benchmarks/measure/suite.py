@@ -313,7 +313,7 @@ def select(experiments: Makers, only: Sequence[str]) -> list[Callable[[Settings]
         InputError: If a string in `only` matches no experiment.
     """
     for name in only:
-        if not any(each.startswith(name) for each in experiments):
+        if not any(known.startswith(name) for known in experiments):
             raise InputError("--only", got=name, expected=f"one of {', '.join(experiments)}")
     # A complete name selects only that experiment, even if other names begin with it.
     beginnings = tuple(name for name in only if name not in experiments)
