@@ -66,7 +66,7 @@ def bench(makers: Makers, request: Request) -> BenchResult:
     head: dict[str, Any] = {"rounds": rounds, "threads": runtime.threads, "quick": request.quick}
     outcomes: list[Outcome] = []
     with settings(quick=request.quick, data=request.data) as shared:
-        experiments = beside([make(shared) for make in chosen], request.beside)
+        experiments = with_peers([make(shared) for make in chosen], request.beside)
         total = sum(experiment.weight for experiment in experiments) * (rounds + 1)
         with Progress(total, quiet=request.quiet) as progress:
             for outcome in run(experiments, rounds, runtime.threads, progress):
@@ -81,7 +81,7 @@ def bench(makers: Makers, request: Request) -> BenchResult:
     )
 
 
-def beside(experiments: list[Experiment], names: Sequence[str]) -> list[Experiment]:
+def with_peers(experiments: list[Experiment], names: Sequence[str]) -> list[Experiment]:
     """Leave out the other packages that are not named; our own contenders stay.
 
     Raises:
@@ -132,8 +132,8 @@ def missed(outcomes: list[Outcome]) -> tuple[str, ...]:
         if growth.met is False
     ]
     other = [
-        f"{outcome.experiment.name}: {written.describe()}"
+        f"{outcome.experiment.name}: {agreement.describe()}"
         for outcome in outcomes
-        if (written := table.agreement(outcome)) is not None and not written.met
+        if (agreement := table.agreement(outcome)) is not None and not agreement.met
     ]
     return (*bars, *growing, *other)

@@ -146,17 +146,17 @@ class Verdict:
         others = " and ".join(bar.against)
         named = f"the better of {others}" if len(bar.against) > 1 else others
         if bar.compared == "points":
-            wanted = f"{bar.label} within {bar.limit:g} points of {named}"
+            requirement = f"{bar.label} within {bar.limit:g} points of {named}"
         elif bar.compared == "peak":
-            wanted = f"{bar.label}, as a share of the limit ({named}): {limit}"
+            requirement = f"{bar.label}, as a share of the limit ({named}): {limit}"
         else:
-            wanted = f"{bar.label}, {bar.compared} beside {named}: {limit}"
+            requirement = f"{bar.label}, {bar.compared} beside {named}: {limit}"
         if self.ratio is None:
-            return f"? {wanted}; not measured"
+            return f"? {requirement}; not measured"
         mark = ("✓" if self.met else "✗") if judged else "·"
         beside = f", {self.against}" if len(bar.against) > 1 else ""
         spread = f"({self.ratio.low:.2f}–{self.ratio.high:.2f}{beside})"
-        return f"{mark} {wanted}; measured {self.ratio.median:.2f} {spread}"
+        return f"{mark} {requirement}; measured {self.ratio.median:.2f} {spread}"
 
 
 def judge(bar: Bar, measured: Mapping[str, Measured]) -> Verdict:
@@ -180,9 +180,9 @@ def compare(ours: Measured, theirs: Measured, compared: Compared) -> Summary:
     return Summary.of([our / their for our, their in pairs])
 
 
-def same_tokens(first: Measured, other: Measured) -> int | None:
+def same_tokens(first: Measured, second: Measured) -> int | None:
     """How many tokens of two answers are the same before they differ; None without answers."""
-    ours, theirs = (line.turns[-1].answer if line.ok else None for line in (first, other))
+    ours, theirs = (line.turns[-1].answer if line.ok else None for line in (first, second))
     if not ours or not theirs:
         return None
     pairs = zip(ours, theirs, strict=False)

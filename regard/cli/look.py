@@ -162,7 +162,7 @@ def _images(pipeline: Pipeline, split: str | None, files: str | None, count: int
 
 def _finish_test(report: HidingReport, out: Path | None, *, as_json: bool, quiet: bool) -> None:
     if out is not None:
-        from regard.explain.plot_tests import save_report
+        from regard.explain.plot_reports import save_report
 
         save_report(report, out)
     print_result(report.table(), report.to_json(), as_json=as_json)
@@ -241,7 +241,7 @@ def heads(
     over = f"{len(texts)} {pipeline.task.items}"
     table = heads_table(found, over, pipeline.task.effect)
     if out is not None:
-        from regard.explain.plot_tests import save_heads
+        from regard.explain.plot_reports import save_heads
 
         save_heads(found, over, out)
     print_result(table, *map(asdict, found), as_json=as_json)

@@ -99,15 +99,10 @@ def paint(
         value = float(values[row, column])
         text = f"{value:.2f}" if abs(value) >= 0.005 else "0"
         text = text.replace("-", "−")
-        centre = (column + 0.5, row + 0.5)
         axes.text(
-            *centre,
-            text,
-            ha="center",
-            va="center",
-            fontsize=points(size),
+            column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=points(size),
             color=scale.ink(value),
-        )
+        )  # fmt: skip
 
 
 def label(

@@ -415,11 +415,7 @@ def _capital(text: str) -> str:
 
 def _knocked_out(look: Look, choice: LookSelection) -> str:
     """A clause for the caption that names the knocked-out heads; empty if there are none."""
-    if (
-        choice.head is not None
-        and choice.head in look.knocked_out_in(choice.map)
-        and len(choice.maps) == 1
-    ):
+    if len(choice.maps) == 1 and choice.head in look.knocked_out_in(choice.map):
         return "; this head is knocked out, so its weights are not shown"
     if not look.knocked_out:
         return ""

@@ -218,7 +218,7 @@ def pick_layers(known: dict[str, Layer], asked: Layers) -> list[Layer]:
 def _named(known: dict[str, Layer], asked: str | int) -> list[str]:
     """The names of the layers that one name, pattern or number selects."""
     if isinstance(asked, int):
-        names = _only(asked, [name for name, layer in known.items() if layer.number == asked])
+        names = _unique(asked, [name for name, layer in known.items() if layer.number == asked])
     else:
         names = [name for name in known if fnmatchcase(name, asked)]
         names = names or at_site(known, asked)
@@ -241,7 +241,7 @@ def at_site(known: Mapping[str, Layer], asked: str) -> list[str]:
         name for name, layer in known.items()
         if any(fnmatchcase(site, asked) for site in layer.sites(paired=paired))
     ]  # fmt: skip
-    return names if "*" in asked else _only(asked, names)
+    return names if "*" in asked else _unique(asked, names)
 
 
 def is_paired(known: Mapping[str, Layer]) -> bool:
@@ -249,7 +249,7 @@ def is_paired(known: Mapping[str, Layer]) -> bool:
     return any(layer.kind == "cross" for layer in known.values())
 
 
-def _only(asked: str | int, names: list[str]) -> list[str]:
+def _unique(asked: str | int, names: list[str]) -> list[str]:
     """Return `names` unchanged if it has at most one layer; otherwise raise an InputError."""
     if len(names) > 1:
         of = "number" if isinstance(asked, int) else "name"

@@ -236,7 +236,7 @@ class Seen:
             # a sliding-window cache has dropped the first keys
             parts.append((0 if cross else max(0, done - call.keys), weights))
         keys = max(shift + weights.shape[3] for shift, weights in parts)
-        return torch.cat([_placed(weights, shift, keys) for shift, weights in parts], dim=2)
+        return torch.cat([_padded(weights, shift, keys) for shift, weights in parts], dim=2)
 
     def look(
         self,
@@ -394,7 +394,7 @@ def _check_same(newest: Tensor, before: Tensor | None) -> None:
         )
 
 
-def _placed(weights: Tensor, shift: int, keys: int) -> Tensor:
+def _padded(weights: Tensor, shift: int, keys: int) -> Tensor:
     """Pad the weights with zeros to `keys` columns, their first column at `shift`."""
     return torch.nn.functional.pad(weights, (shift, keys - shift - weights.shape[3]))
 

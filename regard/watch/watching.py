@@ -65,7 +65,7 @@ def watch(
     return Watch(
         model,
         layers,
-        Tap(*_known(sites), heads=_numbers("heads", heads), queries=_numbers("queries", queries)),
+        Tap(*_sites(sites), heads=_numbers("heads", heads), queries=_numbers("queries", queries)),
         [*_knocked_out(knock_out), *edits],
     )
 
@@ -84,7 +84,7 @@ class Watch:
         chosen = dict(self._recorded)
         for edit in edits:
             name, _, site = edit.site.rpartition(".")
-            _known([site])
+            _sites([site])
             for layer in pick_layers(known, int(name) if name.isdecimal() else name):
                 chosen[layer.module] = layer
                 edit_here = replace(edit, site=f"{SITE}.{site}")
@@ -237,7 +237,7 @@ def _check_model(library: Any, model: Any) -> None:
         )
 
 
-def _known(sites: Sequence[str]) -> list[str]:
+def _sites(sites: Sequence[str]) -> list[str]:
     """The sites with the prefix that a tap uses, such as `layer.weights`.
 
     Raises:

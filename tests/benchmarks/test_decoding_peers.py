@@ -136,7 +136,7 @@ def test_who_computes_in_32_bits_has_to_write_the_same_first_tokens(
 
 def test_peers_are_chosen_by_part_of_their_names(tmp_path: Path) -> None:
     experiment = experiments({}, quick=True)["gpt-decoding-1"](Settings(tmp_path, quick=True))
-    [narrow] = command.beside([experiment], ["llama"])
+    [narrow] = command.with_peers([experiment], ["llama"])
     labels = [entry.label for entry in narrow.entries]
     assert labels[0] == OURS
     assert {label for label in labels if not label.startswith(OURS)} == {
@@ -148,7 +148,7 @@ def test_peers_are_chosen_by_part_of_their_names(tmp_path: Path) -> None:
     assert all("CTranslate2" not in name for bar in narrow.bars for name in bar.against)
     assert any(bar.against == (MEMORY,) for bar in narrow.bars)
     with pytest.raises(InputError, match=r"--beside.*llama\.cpp q8_0"):
-        command.beside([experiment], ["nobody"])
+        command.with_peers([experiment], ["nobody"])
 
 
 def test_the_targets_are_those_of_the_suite(tmp_path: Path) -> None:

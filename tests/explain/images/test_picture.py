@@ -8,7 +8,7 @@ import pytest
 from regard.draw.sheet import style
 from regard.explain.heads import ImageHeadSummary
 from regard.explain.plot import draw
-from regard.explain.plot_tests import draw_heads, draw_report
+from regard.explain.plot_reports import draw_heads, draw_report
 from tests.explain.images.photos import photo, pipeline
 from tests.legible import problems, texts
 
