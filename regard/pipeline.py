@@ -553,8 +553,8 @@ class Pipeline:
         Raises:
             InputError: The model does not classify images, or has no such layer or head.
         """
+        from regard.explain.images.hide_many import ImageMap, hide_in_all
         from regard.explain.images.hiding import Hiding
-        from regard.explain.images.tests import ImageMap, hide_in_all
 
         if not self.reader.has_grid:
             raise InputError(self.name, got="a model of text", expected="a model of images")

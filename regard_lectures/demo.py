@@ -229,7 +229,7 @@ def _print_alignment(moment: tuple[str, Look], console: Console) -> None:
     """Print a small map on the terminal: rows are German words, columns English words."""
     name, look = moment
     chosen = look.choose("alignment")
-    weights, keys = chosen.map.seen(chosen.head), chosen.map.keys
+    weights, keys = chosen.map.matrix(chosen.head), chosen.map.keys
     console.print(f"\n  {name}: weights of each German word ({chosen.name})", markup=False)
     wide = max(map(len, chosen.map.queries))
     console.print(" " * (wide + 4) + " ".join(key[:5].ljust(5) for key in keys), markup=False)

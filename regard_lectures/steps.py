@@ -255,7 +255,7 @@ def record(
     settings: dict[str, Any] = {"decode": decode, "allow_unknown": False}
     searched = model.config.sides == 2 and target is None
     if searched:  # decode a target first, then run source and target in one pass
-        target = task.trace(model, text, Tap(), target=None, **settings).written or ""
+        target = task.trace(model, text, Tap(), target=None, **settings).output or ""
     layer = next(
         each
         for each in model.modules()

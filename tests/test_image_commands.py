@@ -194,7 +194,7 @@ def test_look_draws_the_row_of_the_class_token(regard, digits_run, files, tmp_pa
     reader = pipeline.processor.source
     pipeline.model.hidden(reader.collate(reader.read([tmp_path / files[3]])), tap)
     recorded = tap.records["encoder.1.self.weights"][0, 2, 0]  # of [CLS]
-    assert np.allclose(choice.map.seen(2)[0], recorded, atol=1e-6)
+    assert np.allclose(choice.map.matrix(2)[0], recorded, atol=1e-6)
     assert seen.choose(word="1,2").row == 1 + 4 + 2
     assert seen.picture.grid == (4, 4)
 

@@ -30,7 +30,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.explain.images.hiding import Hiding, HidingReport
-    from regard.explain.look import Choice, Look
+    from regard.explain.look import Look, LookSelection
     from regard.pipeline import Pipeline
 
 Split = Annotated[str | None, Option(help="A split of the run's data; by default valid.")]
@@ -162,7 +162,7 @@ def _images(pipeline: Pipeline, split: str | None, files: str | None, count: int
 
 def _finish_test(report: HidingReport, out: Path | None, *, as_json: bool, quiet: bool) -> None:
     if out is not None:
-        from regard.explain.plot_tests import save_report
+        from regard.explain.plot_reports import save_report
 
         save_report(report, out)
     print_result(report.table(), report.to_json(), as_json=as_json)
@@ -170,10 +170,10 @@ def _finish_test(report: HidingReport, out: Path | None, *, as_json: bool, quiet
         print_status(f"{out} is drawn", quiet=quiet or as_json)
 
 
-def _row(seen: Look, choice: Choice, text: str) -> dict[str, Any]:
+def _row(seen: Look, choice: LookSelection, text: str) -> dict[str, Any]:
     """What is shown, as JSON: the weights of the map, or those over the patches of an image."""
     if seen.picture is None:
-        weights = choice.map.seen(choice.head, seen.knocked_out_in(choice.map))
+        weights = choice.map.matrix(choice.head, seen.knocked_out_in(choice.map))
         shown = {"queries": list(choice.map.queries), "keys": list(choice.map.keys)}
         row = {"text": text, "output": seen.target or None, "map": choice.short, **shown}
         return {**row, "weights": _numbers(weights)}
@@ -241,7 +241,7 @@ def heads(
     over = f"{len(texts)} {pipeline.task.items}"
     table = heads_table(found, over, pipeline.task.effect)
     if out is not None:
-        from regard.explain.plot_tests import save_heads
+        from regard.explain.plot_reports import save_heads
 
         save_heads(found, over, out)
     print_result(table, *map(asdict, found), as_json=as_json)

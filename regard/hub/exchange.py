@@ -40,7 +40,7 @@ def recipe_of(
         folder: The folder it was read from, or a single file.
         their: The contents of Hugging Face's `config.json`, if it was read already.
     """
-    length, both = config.max_length, config.sides == 2
+    length, paired = config.max_length, config.sides == 2
     return Recipe(
         version=1,
         task=_task_of(config),
@@ -48,7 +48,7 @@ def recipe_of(
         tokens=TokensConfig(shared=len(set(vocabularies)) == 1),
         model=config,
         train=TrainConfig(),
-        decode=read_decoding(folder, vocabularies[-1], length, both=both, their=their)
+        decode=read_decoding(folder, vocabularies[-1], length, paired=paired, their=their)
         if vocabularies
         else DecodeConfig(),
     )
@@ -61,7 +61,7 @@ def _task_of(config: Any) -> Any:
     if it has none. The family's own task comes last.
     """
     usual = FAMILIES[config.family].task
-    headed = [task for task, entry in TASKS.items() if entry.head and entry.fits(config)]
+    headed = [task for task, spec in TASKS.items() if spec.head and spec.fits(config)]
     if usual not in headed:
         return usual
     order = [*(task for task in headed if task != usual), usual]
@@ -158,7 +158,7 @@ def _write(
     if model.config.shape == "encoder":
         write_model(model, folder, **ids)
     else:
-        roles = (ids or _unnamed(model, decode)) | roles_in(decode)
+        roles = (ids or _ids_without_tokenizer(model, decode)) | roles_in(decode)
         write_model(model, folder, **roles)
         settings = write_decoding(decode, roles, model.config.max_length)
         write_file(folder / GENERATION, (json.dumps(settings, indent=2) + "\n").encode())
@@ -204,7 +204,7 @@ def _write_tokenizer(
     write_file(folder / "tokenizer_config.json", json.dumps(settings, indent=2).encode())
 
 
-def _unnamed(model: Model, decode: DecodeConfig) -> dict[str, Any]:
+def _ids_without_tokenizer(model: Model, decode: DecodeConfig) -> dict[str, Any]:
     """The special ids for the config of a model without a tokenizer.
 
     They are None, since the defaults of transformers may lie beyond the vocabulary. Only an

@@ -398,7 +398,7 @@ def walk(pipeline: Pipeline, text: str) -> Drawing:
     """The alignment of a sentence and its translation, in the sharpest layer."""
     look: Look = pipeline.look(text)
     chosen = look.choose("alignment")
-    weights = chosen.map.seen()
+    weights = chosen.map.matrix()
     pairs = [
         (word, chosen.map.keys[int(row.argmax())], float(row.max()))
         for word, row in zip(chosen.map.queries, weights, strict=True)
