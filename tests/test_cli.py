@@ -87,7 +87,7 @@ def test_prefix_and_sampling(regard) -> None:
 @pytest.mark.parametrize(
     ("words", "helps"),
     [
-        (["translate"], ["DIR"]),
+        (["translate"], ["MODEL"]),
         (["translate", "nowhere", "x"], ["nowhere", "`regard ls` lists them"]),
         (["translate", "tiny/translate", ""], ["an empty text"]),
         (["translate", "tiny/translate", "The zebra sleeps."], ["zebra", "--allow-unknown"]),

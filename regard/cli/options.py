@@ -22,7 +22,7 @@ DataColumns = Annotated[
 ModelPath = Annotated[
     str,
     Argument(
-        metavar="DIR",
+        metavar="MODEL",
         help="A run, a checkpoint, a model's folder, or a name: tiny/translate, gpt2.",
     ),
 ]
@@ -67,7 +67,7 @@ Beam = Annotated[int | None, Option("--beam", help="Beam width; 1 is greedy.")]
 
 
 def load_pipeline(
-    place: str,
+    model_name: str,
     threads: int | None,
     precision: str = "fp32",
     device: str = "auto",
@@ -76,13 +76,13 @@ def load_pipeline(
     download: bool = True,
     kind: str | None = None,
 ) -> Pipeline:
-    """Loads the model that DIR names, on the given device and with the given number of threads."""
+    """Loads the model that MODEL names, on a device and with a number of threads."""
     from regard.runs.load import load
     from regard.runtime.device import setup
 
     setup(threads, None)
     return load(
-        place, precision=precision, device=device, dtype=dtype, download=download, kind=kind
+        model_name, precision=precision, device=device, dtype=dtype, download=download, kind=kind
     )
 
 

@@ -106,13 +106,13 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> RunStart:
         return RunStart(recipe)
     with torch.random.fork_rng(devices=[]), _advice_without_model(recipe):
         # Loading must not change how a new head is drawn.
-        found = load(recipe.start.folder, device="cpu", download=False)
+        pretrained = load(recipe.start.folder, device="cpu", download=False)
     return RunStart(
-        settled(recipe, found.recipe),
-        found.processor,
-        tuple(found.model.vocabularies().values()),
-        found.model.config,
-        found.model.state_dict(),
+        settled(recipe, pretrained.recipe),
+        pretrained.processor,
+        tuple(pretrained.model.vocabularies().values()),
+        pretrained.model.config,
+        pretrained.model.state_dict(),
     )
 
 

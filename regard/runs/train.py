@@ -91,8 +91,8 @@ def train(
         check_device(device)
         form = recipes.load_form(VECTORS, recipe, flatten(overrides))
         used = setup(threads, form.seed, quiet=quiet).threads
-        found: Any = train_vectors(form, out, resume=resume, quiet=quiet, threads=used)
-        return found
+        vectors: Any = train_vectors(form, out, resume=resume, quiet=quiet, threads=used)
+        return vectors
     with first_process_reports():
         if not isinstance(recipe, Recipe):
             recipe = recipes.load(recipe, flatten(overrides))
@@ -229,9 +229,9 @@ def _run(
         seed=recipe.seed,
         ranks=ranks,
     )
-    place = Trainer(job, start).run()
-    if start is not None and place.step == start.step:
-        _logger.warning("the run was complete at step %d; nothing was left to do", place.step)
+    state = Trainer(job, start).run()
+    if start is not None and state.step == start.step:
+        _logger.warning("the run was complete at step %d; nothing was left to do", state.step)
     return pipeline
 
 
@@ -248,21 +248,21 @@ def _teacher(recipe: Recipe, task: Any, runtime: Runtime) -> Teacher | None:
     Raises:
         InputError: The task or the teacher does not classify images, or the classes differ.
     """
-    place, settings = recipe.train.teacher, recipe.train
-    if place is None:
+    model_name, settings = recipe.train.teacher, recipe.train
+    if model_name is None:
         return None
     expected = "a classifier of images"
     if not hasattr(task, "learn_from"):
         got = f"task {recipe.task} with a {recipe.model.family} model to be taught"
         raise InputError("train.teacher", got=got, expected=expected)
     with torch.random.fork_rng(devices=[]):  # loading must not change how the model is drawn
-        found = load(place, device="cpu", download=False)
-    if not found.reads_images or not found.model.config.classes:
-        raise InputError(f"train.teacher {place}", got=str(found), expected=expected)
-    runtime.place(found.model)
+        pipeline = load(model_name, device="cpu", download=False)
+    if not pipeline.reads_images or not pipeline.model.config.classes:
+        raise InputError(f"train.teacher {model_name}", got=str(pipeline), expected=expected)
+    runtime.place(pipeline.model)
     teacher = Teacher(
-        found.model,
-        found.processor.source,
+        pipeline.model,
+        pipeline.processor.source,
         distillation=settings.distillation,
         weight=settings.teacher_weight,
         temperature=settings.temperature,
@@ -302,9 +302,9 @@ class _Facts(Config):
 
 def _facts(start: Snapshot) -> dict[str, Any]:
     """Reads and validates the values of a checkpoint's `training.json` beside "place"."""
-    found = {key: value for key, value in start.training.items() if key != "place"}
+    facts = {key: value for key, value in start.training.items() if key != "place"}
     what = f"{folder_name(start.step)}/{TRAINING}"
-    return checked(TypeAdapter(_Facts), found, what).model_dump()
+    return checked(TypeAdapter(_Facts), facts, what).model_dump()
 
 
 def _check_config(recipe: Recipe, start: Snapshot) -> None:

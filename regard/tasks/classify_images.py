@@ -151,15 +151,15 @@ class ClassifyImages(LabelledTask[Any]):
             expected = "images, scenes or digits, for a model of images"
             raise InputError("data.kind", got=data.kind, expected=expected)
         reader = _reader_for(data, model) if processor is None else processor.source
-        found = load_pictures(data, reader)
+        splits = load_pictures(data, reader)
         if processor is None:
             if getattr(data, "normalise", "half") == "data":
-                mean, std = statistics(found.train.values)
+                mean, std = statistics(splits.train.values)
                 reader = reader.model_copy(update={"mean": mean, "std": std})
             processor = Processor(reader)
-        classes = model.classes or getattr(data, "names", ()) or in_order(found.train.labels)
+        classes = model.classes or getattr(data, "names", ()) or in_order(splits.train.labels)
         completed = model.model_copy(update={"classes": classes})
-        _check_batches(completed, train.batch_tokens, len(found.train))
+        _check_batches(completed, train.batch_tokens, len(splits.train))
         options = PictureOptions(
             classes=completed.classes,
             tokens=completed.tokens,
@@ -170,9 +170,9 @@ class ClassifyImages(LabelledTask[Any]):
             seed=settings.seed,
             least=completed.least_examples,
         )
-        task = cls(processor, found.train, found.valid, options)
-        seen = Seen.of("images", found.train.keys(), len(found.train))
-        return Prepared(processor, task, found.checksums, completed, seen)
+        task = cls(processor, splits.train, splits.valid, options)
+        seen = Seen.of("images", splits.train.keys(), len(splits.train))
+        return Prepared(processor, task, splits.checksums, completed, seen)
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch[Dense], Cursor]]:
         """Yields training batches without end; their order depends only on seed and epoch."""
@@ -187,13 +187,13 @@ class ClassifyImages(LabelledTask[Any]):
 
         def make(index: list[int], epoch: int) -> Batch[Dense]:
             first = drawn_again if options.augment else None
-            found = changed_batch(
+            changed = changed_batch(
                 train.values, index, options.changes, options.seed, epoch, self.reader.mean, first
             )
-            source = Dense(self.reader.normalised(torch.from_numpy(found.pixels)))
+            source = Dense(self.reader.normalised(torch.from_numpy(changed.pixels)))
             shares = None
-            if found.partners is not None:
-                shares = _shares(wanted[index], wanted[found.partners], found.shares, classes)
+            if changed.partners is not None:
+                shares = _shares(wanted[index], wanted[changed.partners], changed.shares, classes)
             return Batch(
                 source, Ragged(wanted[index], (1,) * len(index)), tuple(index), shares=shares
             )
@@ -218,9 +218,11 @@ class ClassifyImages(LabelledTask[Any]):
         teacher, smoothing = self.teacher, self.options.smoothing
         if teacher is None:
             return class_loss(model, batch, smoothing)
-        own, distilled = model.class_logits(batch.source)  # (images, classes) each
-        taught = teacher.loss(distilled, batch.source, self.reader)
-        return (1 - teacher.weight) * logits_loss(own, batch, smoothing) + teacher.weight * taught
+        logits, distilled_logits = model.class_logits(batch.source)  # (images, classes) each
+        taught = teacher.loss(distilled_logits, batch.source, self.reader)
+        return (1 - teacher.weight) * logits_loss(
+            logits, batch, smoothing
+        ) + teacher.weight * taught
 
     def measure(
         self, model: ImageEncoder, examples: Pictures, on_progress: OnShare | None = None
@@ -246,8 +248,8 @@ class ClassifyImages(LabelledTask[Any]):
 
             logits = torch.cat(parallel_map(classify, parts)).cpu()  # (images, classes)
         loss = float(F.cross_entropy(logits, wanted))
-        found = [classes[best] for best in logits.argmax(1).tolist()]
-        scores = class_scores(examples.labels, found, classes)
+        predicted = [classes[best] for best in logits.argmax(1).tolist()]
+        scores = class_scores(examples.labels, predicted, classes)
         return Measures({"loss": loss, **scores.overall}, scores.by_label, scores.confusion)
 
     def labelled_batches(self, model: ImageEncoder, examples: Pictures) -> Iterator[Batch[Dense]]:
@@ -272,8 +274,8 @@ class ClassifyImages(LabelledTask[Any]):
         """The selected images, without files that are no images."""
         sets = self.examples(settings, selection)
         return {
-            name: ExampleSet(found).reduced(found, "that cannot be read", found.skipped)
-            for name, found in sets.items()
+            name: ExampleSet(images).reduced(images, "that cannot be read", images.skipped)
+            for name, images in sets.items()
         }
 
     def limited(self, examples: Pictures, limit: int) -> Pictures:
@@ -356,7 +358,7 @@ def _check_batches(model: Any, batch_tokens: int, images: int) -> None:
         raise InputError("training images", got=images, expected=f"at least {least}", fix=why)
 
 
-def _shares(one: Tensor, other: Tensor, shares: Any, classes: int) -> Tensor:
-    """The mixture of the classes of two images, λ e_one + (1 - λ) e_other: (images, classes)."""
+def _shares(first: Tensor, second: Tensor, shares: Any, classes: int) -> Tensor:
+    """The mixture of the classes of two images, λ e_first + (1 - λ) e_second: (images, classes)."""
     share = torch.from_numpy(shares)[:, None]
-    return share * F.one_hot(one, classes) + (1 - share) * F.one_hot(other, classes)
+    return share * F.one_hot(first, classes) + (1 - share) * F.one_hot(second, classes)

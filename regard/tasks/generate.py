@@ -356,10 +356,10 @@ class Generate(WritingTask):
                 enough = sorted(words.values(), reverse=True)[count - 1 : count]
                 if not waiting or (enough and enough[0] >= math.exp(-waiting[0][0])):
                     break
-                some = [heapq.heappop(waiting) for _ in range(min(WORDS_AT_ONCE, len(waiting)))]
-                rows = _next(model, state, prompt[-1], [ids for _, ids in some])
+                batch = [heapq.heappop(waiting) for _ in range(min(WORDS_AT_ONCE, len(waiting)))]
+                rows = _next(model, state, prompt[-1], [ids for _, ids in batch])
                 check_finite(rows[:, 0].tolist())
-                for (cost, ids), log_probs in zip(some, rows, strict=True):
+                for (cost, ids), log_probs in zip(batch, rows, strict=True):
                     word = self.tokenizer.decode(ids).strip()
                     if word:
                         ends = float(log_probs[: len(goes_on)][~goes_on].exp().sum())
@@ -372,23 +372,23 @@ class Generate(WritingTask):
         return [Suggestion(word, probability) for word, probability in ranked]
 
 
-def _next(model: Decoder, state: KVCache, last: int, some: Sequence[tuple[int, ...]]) -> Tensor:
+def _next(model: Decoder, state: KVCache, last: int, words: Sequence[tuple[int, ...]]) -> Tensor:
     """Log-probabilities of the next token after the prompt and each partial word.
 
     Args:
         model: The language model.
         state: The cache; each row holds the prompt without its last token, before and after.
         last: The last token of the prompt.
-        some: The ids of each partial word.
+        words: The ids of each partial word.
 
     Returns:
         A tensor of shape (partial words, vocab).
     """
-    there = len(state.lengths)
-    state.reorder(torch.tensor([row if row < there else 0 for row in range(len(some))]))
+    rows = len(state.lengths)
+    state.reorder(torch.tensor([row if row < rows else 0 for row in range(len(words))]))
     mark = state.mark()
-    more = Ragged.of([[last, *ids] for ids in some])
-    logits = model.read(more.to(model.device), state)
+    new_tokens = Ragged.of([[last, *ids] for ids in words])
+    logits = model.read(new_tokens.to(model.device), state)
     state.rewind(mark)
     return logits.log_softmax(dim=1)
 

@@ -58,8 +58,8 @@ def dense_records(model: ImageEncoder, layout: Layout, tap: Tap) -> dict[str, Te
 
     Weights within windows of an image are 0 at the tokens outside.
     """
-    found = {}
+    dense = {}
     for site, weights in first_records(tap).items():
         windows = model.encoder.windows(layout, int(site.split(".")[1]))
-        found[site] = weights if windows is None else windows.spread(weights)
-    return found
+        dense[site] = weights if windows is None else windows.spread(weights)
+    return dense

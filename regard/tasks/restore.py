@@ -170,8 +170,8 @@ class Restore(WritingTask):
         chosen = pairs[:: -(-len(pairs) // texts)]
         spans = right = 0
         sources = [source for source, _ in chosen]
-        found = self.outputs(model, sources, config, on_progress=on_progress)
-        for (_, target), [best, *_] in zip(chosen, found, strict=True):
+        outputs = self.outputs(model, sources, config, on_progress=on_progress)
+        for (_, target), [best, *_] in zip(chosen, outputs, strict=True):
             restored = self._spans(best.hypothesis.ids)
             cut = self._spans(target[1:])  # without the begin symbol
             spans += len(cut)
