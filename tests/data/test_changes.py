@@ -10,7 +10,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 
 from regard.data.batch import Batch
-from regard.data.config import PictureData
+from regard.data.config import ImageData
 from regard.data.images import changes, randaugment
 from regard.data.images.changes import COLUMNS, changed_batch
 from regard.data.images.randaugment import OPERATIONS
@@ -23,7 +23,7 @@ SMOOTH = np.stack([
     np.asarray(Image.fromarray(each.transpose(1, 2, 0)).resize((20, 20), Image.Resampling.BICUBIC))
     for each in VALUES[:8]
 ]).transpose(0, 3, 1, 2)  # fmt: skip
-EVERYTHING = PictureData(
+EVERYTHING = ImageData(
     shift=2, crop=0.5, flip=True, colour=0.4, randaugment=2, erase=0.5, mixup=0.4, cutmix=1.0
 )
 ONE_BY_ONE = [
@@ -49,7 +49,7 @@ def test_random_numbers_depend_on_seed_epoch_and_example_alone():
 @pytest.mark.parametrize("settings", [*ONE_BY_ONE, EVERYTHING.model_dump()], ids=str)
 @pytest.mark.parametrize("kind", ["bytes", "floats", "grey"])
 def test_an_image_is_changed_alike_in_every_batch(settings, kind):
-    data = PictureData(**settings)
+    data = ImageData(**settings)
     values = {"bytes": VALUES, "floats": changes.as_floats(VALUES), "grey": VALUES[:, :1]}[kind]
     together = changed_batch(values, [4, 9, 2], data, seed=1, epoch=3)
     alone = changed_batch(values, [9], data, seed=1, epoch=3)
@@ -68,7 +68,7 @@ def test_an_image_is_changed_alike_in_every_batch(settings, kind):
 
 
 def test_without_changes_the_bytes_are_returned():
-    assert np.array_equal(changed_batch(VALUES, [3, 1], PictureData(), 0, 0).pixels, VALUES[[3, 1]])
+    assert np.array_equal(changed_batch(VALUES, [3, 1], ImageData(), 0, 0).pixels, VALUES[[3, 1]])
 
 
 def dice_with(**columns):
@@ -79,7 +79,7 @@ def dice_with(**columns):
 
 
 def test_shift_and_flip_move_whole_pixels():
-    data = PictureData(shift=2, flip=True)
+    data = ImageData(shift=2, flip=True)
     pixels = VALUES[:1]
     down = changes.moved(pixels, dice_with(_0=0.99, _6=0.9), data)  # reads 2 rows further down
     assert np.array_equal(down[:, :, :-2], pixels[:, :, 2:])
@@ -88,7 +88,7 @@ def test_shift_and_flip_move_whole_pixels():
 
 
 def test_a_crop_is_what_pillow_cuts_out_and_scales():
-    data = PictureData(crop=0.25)
+    data = ImageData(crop=0.25)
     dice = dice_with(_2=0.0, _4=0.5, _5=0.5)  # a quarter of the area, square, in the middle
     found = changes.moved(SMOOTH[:1], dice, data)[0]
     image = Image.fromarray(SMOOTH[0].transpose(1, 2, 0))
@@ -122,7 +122,7 @@ def test_mixup_and_cutmix_mix_pixels_and_shares_alike():
     zeros, ones = np.zeros((500, 1, 16, 16), np.float32), np.ones((500, 1, 16, 16), np.float32)
     partners = np.arange(500)
     dice = uniforms(0, 0, range(500), 4)
-    for data in (PictureData(mixup=0.8), PictureData(cutmix=1.0), PictureData(mixup=1, cutmix=1)):
+    for data in (ImageData(mixup=0.8), ImageData(cutmix=1.0), ImageData(mixup=1, cutmix=1)):
         found = changes.mix(ones, zeros, partners, dice, data)
         assert np.allclose(found.pixels.mean(axis=(1, 2, 3)), found.shares, atol=1e-5)
         assert abs(found.shares.mean() - 0.5) < 0.05

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.config import PictureData
-from regard.data.images.pictures import Pixels
+from regard.data.config import ImageData
+from regard.data.images.labelled_images import Pixels
 from regard.data.images.randaugment import randaugment
 from regard.data.order import generator, uniforms
 
@@ -55,7 +55,7 @@ class Mixed:
 def changed_batch(
     values: Pixels,
     index: Sequence[int],
-    data: PictureData,
+    data: ImageData,
     seed: int,
     epoch: int,
     erased: Sequence[float] = (0.5,),
@@ -88,7 +88,7 @@ def changed_batch(
     return mix(as_floats(pixels), as_floats(other), partners, dice[:, MIX + 1 : MIX + 5], data)
 
 
-def changed(pixels: NDArray[Any], dice: Dice, data: PictureData, fill: Floats) -> NDArray[Any]:
+def changed(pixels: NDArray[Any], dice: Dice, data: ImageData, fill: Floats) -> NDArray[Any]:
     """Apply all changes of single images.
 
     Args:
@@ -126,7 +126,7 @@ def as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     return np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
 
 
-def moved(pixels: NDArray[Any], dice: Dice, data: PictureData) -> NDArray[Any]:
+def moved(pixels: NDArray[Any], dice: Dice, data: ImageData) -> NDArray[Any]:
     """Shift, crop and flip: each output pixel is read from one place of the input.
 
     Without a crop, places are whole pixels, and all images are changed by a single gather. Places
@@ -260,7 +260,7 @@ def _rectangle(
 
 
 def mix(
-    pixels: Floats, other: Floats, partners: NDArray[np.int64], dice: Dice, data: PictureData
+    pixels: Floats, other: Floats, partners: NDArray[np.int64], dice: Dice, data: ImageData
 ) -> Mixed:
     """Mix each image with another one, by mixup or by CutMix.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from regard.data.config import ALL_FOUND, Columns
 from regard.data.images.decoding import AT_ONCE, in_parts, in_threads, reason
-from regard.data.images.listing import Entry, find_images
+from regard.data.images.listing import ImageFile, find_images
 from regard.errors import InputError
 from regard.inputs.images.opening import content_of, header_of, opened
 
@@ -125,7 +125,7 @@ def check_images(
     return _report(whole, broken, listing.others)
 
 
-def _several(entries: Sequence[Entry]) -> list[Seen | str]:
+def _several(entries: Sequence[ImageFile]) -> list[Seen | str]:
     """Look at some images; of a broken one, say what is wrong."""
     found: list[Seen | str] = []
     for entry in entries:
@@ -151,10 +151,10 @@ def _seen(content: Any) -> Seen:
 
 
 def _report(
-    whole: Sequence[tuple[Entry, Seen]], broken: dict[str, str], others: Sequence[str]
+    whole: Sequence[tuple[ImageFile, Seen]], broken: dict[str, str], others: Sequence[str]
 ) -> ImagesReport:
     entries, seen = [entry for entry, _ in whole], [each for _, each in whole]
-    groups: dict[bytes, list[Entry]] = defaultdict(list)
+    groups: dict[bytes, list[ImageFile]] = defaultdict(list)
     for entry, each in whole:
         groups[each.pixels].append(entry)
     sizes = sorted(((each.width, each.height) for each in seen), key=lambda size: size[0] * size[1])
@@ -180,7 +180,7 @@ def _report(
     )
 
 
-def _across(groups: Any, key: Callable[[Entry], str]) -> tuple[tuple[str, str], ...]:
+def _across(groups: Any, key: Callable[[ImageFile], str]) -> tuple[tuple[str, str], ...]:
     """Pairs of equal images that differ in something: the first, and the first that differs."""
     found = []
     for first, *rest in groups:

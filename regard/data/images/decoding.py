@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.images.arrays import Source
-from regard.data.images.listing import Entry
-from regard.data.images.pictures import pixel_digest
+from regard.data.images.listing import ImageFile
+from regard.data.images.labelled_images import pixel_digest
 from regard.errors import InputError
 from regard.inputs.images.opening import content_of
 from regard.runtime.device import memory
@@ -42,7 +42,7 @@ class Decoded:
 
     values: Any
     """`Pixels`: (images, channels, height, width) uint8."""
-    entries: list[Entry]
+    entries: list[ImageFile]
     """Where each image came from."""
     contents: list[bytes]
     """A digest of each image's file; equal for files with the same bytes."""
@@ -110,7 +110,7 @@ class FilePixels:
 
 
 def decode(
-    entries: Sequence[Entry],
+    entries: Sequence[ImageFile],
     scale: Scale,
     shape: tuple[int, int, int],
     on_progress: Callable[[int], None] = lambda _: None,

@@ -35,7 +35,7 @@ LONGEST_LABEL = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class ImageFile:
     """One image that was found."""
 
     name: str
@@ -52,7 +52,7 @@ class Entry:
 class Listing:
     """The images that were found, and what was left out."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[ImageFile] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
     """Files that cannot be used: name -> what is wrong."""
     others: list[str] = field(default_factory=list)
@@ -93,7 +93,7 @@ def find_images(place: str, columns: Columns = ALL_FOUND) -> Listing:
     return found
 
 
-def _spelled_out(entry: Entry) -> Entry:
+def _spelled_out(entry: ImageFile) -> ImageFile:
     """Spell out control characters in name and label, as in the names of a folder's files."""
     name, label = (
         escaped(text) if CONTROLS.search(text) else text for text in (entry.name, entry.label)
@@ -156,7 +156,7 @@ def _in_file(path: Path, place: str, columns: Columns = ALL_FOUND) -> Listing:
         raise InputError(place, got="another kind of file", expected=expected)
     return Listing(
         [
-            Entry(f"{split or 'image'} {number}", image, label, split)
+            ImageFile(f"{split or 'image'} {number}", image, label, split)
             for split, part in found.items()
             for number, (image, label) in enumerate(zip(part.images, part.labels, strict=True))
         ]
@@ -220,7 +220,7 @@ def _by_folder(files: Sequence[tuple[tuple[str, ...], Source]], listing: Listing
             listing.others.append(name)
             continue
         split = SPLITS[parts[0]] if by_split else ""
-        listing.entries.append(Entry(name, source, parts[depth], split))
+        listing.entries.append(ImageFile(name, source, parts[depth], split))
 
 
 def _in_archive(path: Path, place: str) -> Listing:
@@ -272,7 +272,7 @@ def _in_table(table: str, columns: Columns) -> Listing:
         if split and split not in SPLITS:
             raise InputError(f"{where}: split", got=split, expected="train, valid or test")
         caption = str(row.get("caption") or "")
-        listing.entries.append(Entry(name, source, label, SPLITS.get(split, ""), caption))
+        listing.entries.append(ImageFile(name, source, label, SPLITS.get(split, ""), caption))
     return listing
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from regard.data.config import ScenesData
-from regard.data.images.sources import load_pictures
+from regard.data.images.sources import load_images
 from regard.data.synthetic.scenes import PARTS, scenes_of
 from regard.errors import InputError
 from regard.inputs.images.reader import ImageReader
@@ -45,7 +45,7 @@ def sampled(data: Any, split: str, count: int, reader: ImageReader) -> Iterator[
             side = reader.height
             yield row, scene.draw(side), Image.fromarray(scene.mask(side))
         return
-    found = load_pictures(data, reader)
+    found = load_images(data, reader)
     known = {"train": found.train, "valid": found.valid, **found.tests}
     if split not in known:
         raise InputError("--split", got=split, expected=f"one of {', '.join(known)}")

@@ -23,8 +23,8 @@ from regard.data.config import (
     ScenesData,
 )
 from regard.data.images.decoding import Decoded, decode
-from regard.data.images.listing import Entry, Listing, find_images
-from regard.data.images.pictures import Pictures, PictureSplits
+from regard.data.images.listing import ImageFile, Listing, find_images
+from regard.data.images.labelled_images import LabelledImages, ImageSplits
 from regard.data.synthetic import digits
 from regard.data.text.splits import choose_groups
 from regard.errors import InputError
@@ -36,7 +36,7 @@ SHOWN = 3
 _logger = logging.getLogger(__name__)
 
 
-def load_pictures(data: Any, reader: ImageReader) -> PictureSplits:
+def load_images(data: Any, reader: ImageReader) -> ImageSplits:
     """Read or draw the images of a recipe's `data:` section.
 
     Args:
@@ -58,7 +58,7 @@ def load_pictures(data: Any, reader: ImageReader) -> PictureSplits:
     raise InputError("data.kind", got=data.kind, expected=expected)
 
 
-def read_pictures(
+def read_images(
     place: str,
     reader: ImageReader,
     names: Sequence[str] = (),
@@ -66,7 +66,7 @@ def read_pictures(
     *,
     columns: Columns = ALL_FOUND,
     for_tests: bool = False,
-) -> Pictures:
+) -> LabelledImages:
     """Read all images of a folder or file, as one set.
 
     Args:
@@ -86,7 +86,7 @@ def read_pictures(
         listing.entries[:] = tests or listing.entries
     found = _decoded(listing, reader, place, on_bad)
     skipped = len(listing.problems | found.problems)
-    return replace(_pictures(found, range(len(found.entries)), names), skipped=skipped)
+    return replace(_labelled_images(found, range(len(found.entries)), names), skipped=skipped)
 
 
 def in_order(labels: Sequence[str]) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def in_order(labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _image_splits(data: ImagesData, reader: ImageReader) -> PictureSplits:
+def _image_splits(data: ImagesData, reader: ImageReader) -> ImageSplits:
     places = _places(data)
     listings = {split: find_images(place, data.columns) for split, place in places.items()}
     listing = _merged(listings)
@@ -110,13 +110,13 @@ def _image_splits(data: ImagesData, reader: ImageReader) -> PictureSplits:
     found = _decoded(listing, reader, place, data.on_bad)
     rows = _split(found, data)
     _warn_of_copies(found, rows)
-    parts = {split: _pictures(found, rows[split], data.names) for split in rows}
+    parts = {split: _labelled_images(found, rows[split], data.names) for split in rows}
     if len(set(parts["train"].labels)) < 2:
         got = f"{parts['train'].labels[0]!r} alone" if len(parts["train"]) else "no image"
         raise InputError(f"classes in {place}", got=got, expected="at least two of them")
     checksums = {place: _checksum(found)}
     tests = {"test": parts["test"]} if "test" in parts else {}
-    return PictureSplits(parts["train"], parts["valid"], tests, checksums)
+    return ImageSplits(parts["train"], parts["valid"], tests, checksums)
 
 
 def _places(data: ImagesData) -> dict[str, str]:
@@ -131,7 +131,7 @@ def _merged(listings: dict[str, Listing]) -> Listing:
     for split, listing in listings.items():
         for each in listing.entries:
             if split:
-                moved = Entry(f"{split}: {each.name}", each.source, each.label, split, each.caption)
+                moved = ImageFile(f"{split}: {each.name}", each.source, each.label, split, each.caption)
                 whole.entries.append(moved)
             elif not each.split or each.split not in listings:
                 whole.entries.append(each)
@@ -200,7 +200,7 @@ def _warn_of_copies(found: Decoded, rows: dict[str, list[int]]) -> None:
             )  # fmt: skip
 
 
-def _pictures(found: Decoded, rows: Sequence[int], names: Sequence[str]) -> Pictures:
+def _labelled_images(found: Decoded, rows: Sequence[int], names: Sequence[str]) -> LabelledImages:
     entries = [found.entries[row] for row in rows]
     values = found.values
     if len(rows) < len(found.entries):
@@ -209,7 +209,7 @@ def _pictures(found: Decoded, rows: Sequence[int], names: Sequence[str]) -> Pict
     captions = tuple(entry.caption for entry in entries) if any(
         entry.caption for entry in entries
     ) else ()  # fmt: skip
-    return Pictures(values, labels, captions, digests=tuple(found.pixels[row] for row in rows))
+    return LabelledImages(values, labels, captions, digests=tuple(found.pixels[row] for row in rows))
 
 
 def _named(label: str, names: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from regard.data.config import ScenesData
-from regard.data.images.pictures import Pictures, PictureSplits
+from regard.data.images.labelled_images import LabelledImages, ImageSplits
 from regard.data.order import generator
 from regard.inputs.images.reader import ImageReader
 from regard.runtime.device import check_memory
@@ -254,7 +254,7 @@ def scenes_of(data: ScenesData, split: str) -> Iterator[Scene]:
     return (make_scene(data.seed, PARTS[split], number, most, least) for number in range(count))
 
 
-def scene_splits(data: ScenesData, reader: ImageReader) -> PictureSplits:
+def scene_splits(data: ScenesData, reader: ImageReader) -> ImageSplits:
     """Draw all scenes of a recipe at the model's size.
 
     Args:
@@ -271,10 +271,10 @@ def scene_splits(data: ScenesData, reader: ImageReader) -> PictureSplits:
         for row, scene in enumerate(scenes):
             values[row] = reader.bytes_of(scene.draw(side))
         labels = tuple(scene.labels[data.label] for scene in scenes)
-        parts[split] = Pictures(values, labels, tuple(each.caption for each in scenes), scenes)
+        parts[split] = LabelledImages(values, labels, tuple(each.caption for each in scenes), scenes)
     kept = data.model_dump_json(include={"pairs", "held_out", "objects", "label", "seed"})
     digest = hashlib.sha256(kept.encode())
     for scene in parts["train"].scenes:
         digest.update(json.dumps(scene.to_json()).encode())
     checksums = {"scenes": digest.hexdigest()}
-    return PictureSplits(parts["train"], parts["valid"], {"test": parts["test"]}, checksums)
+    return ImageSplits(parts["train"], parts["valid"], {"test": parts["test"]}, checksums)

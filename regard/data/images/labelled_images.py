@@ -31,7 +31,7 @@ class Pixels(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
+class LabelledImages:
     """Images of equal size with their classes."""
 
     values: Any
@@ -51,8 +51,8 @@ class Pictures:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, rows: slice) -> Pictures:
-        return Pictures(
+    def __getitem__(self, rows: slice) -> LabelledImages:
+        return LabelledImages(
             self.values[rows],
             self.labels[rows],
             self.captions[rows],
@@ -60,14 +60,14 @@ class Pictures:
             self.digests[rows],
         )
 
-    def take(self, rows: Sequence[int]) -> Pictures:
+    def take(self, rows: Sequence[int]) -> LabelledImages:
         """Return some of the images, by their numbers."""
 
         def some(values: tuple[Any, ...]) -> tuple[Any, ...]:
             return tuple(values[row] for row in rows) if values else ()
 
         values = self.values.some(rows) if hasattr(self.values, "some") else self.values[list(rows)]
-        return Pictures(
+        return LabelledImages(
             values, some(self.labels), some(self.captions), some(self.scenes), some(self.digests)
         )
 
@@ -90,12 +90,12 @@ def pixel_digest(pixels: NDArray[np.uint8]) -> bytes:
 
 
 @dataclass(frozen=True, eq=False)
-class PictureSplits:
+class ImageSplits:
     """Training, validation and test images."""
 
-    train: Pictures
-    valid: Pictures
-    tests: dict[str, Pictures]
+    train: LabelledImages
+    valid: LabelledImages
+    tests: dict[str, LabelledImages]
     checksums: dict[str, str]
     """SHA-256 of the data, by the name of its file, folder or kind."""
 
