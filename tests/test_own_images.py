@@ -103,7 +103,7 @@ def test_damage_anywhere_in_a_file_is_a_problem_of_that_file_alone(tmp_path):
     found = decode(entries, reader.bytes_of, (3, 16, 16))
     assert not any(name.startswith("whole") for name in found.problems)
     assert len(found.problems) > 30
-    assert len(found.entries) + len(found.problems) == len(entries)
+    assert len(found.files) + len(found.problems) == len(entries)
     assert all(len(what) < 200 for what in found.problems.values())
     expected = reader.bytes_of(make_scene(0, 0, 1).draw(24))
     assert np.array_equal(found.values[0], expected)

@@ -134,13 +134,13 @@ def _read(config: FileData) -> Loaded:
     parts, skipped, checksums = read_splits(config, source)
     splits: dict[str, Sequence[Pair]] = {}
     counts = {"valid": config.held_out, "test": config.held_out_test}
-    for place, (name, count) in enumerate(counts.items()):
+    for i, (name, count) in enumerate(counts.items()):
         if name in parts:
             splits[name] = parts[name].settled()
         elif count:
             # Each split has its own seed, so that the validation split does not depend on
             # whether a test split is held out.
-            seed = config.seed + place * 2**32
+            seed = config.seed + i * 2**32
             parts["train"], aside = set_aside(parts["train"], count, seed, "pair", by_group=True)
             splits[name] = tuple(dict.fromkeys(aside))
     tests = {"test": splits["test"]} if "test" in splits else {}

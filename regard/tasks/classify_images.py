@@ -22,7 +22,7 @@ from regard.data.batch import Batch, Cursor, epochs
 from regard.data.config import ALL_FOUND, Columns, ImageData
 from regard.data.images.augment import augmented
 from regard.data.images.changes import changed_batch
-from regard.data.images.labelled_images import LabelledImages, ImageSplits, statistics
+from regard.data.images.labelled_images import ImageSplits, LabelledImages, statistics
 from regard.data.images.sources import in_order, load_images, read_images
 from regard.data.order import equal_length_batches, training_batches
 from regard.data.seen import Seen
@@ -250,7 +250,9 @@ class ClassifyImages(LabelledTask[Any]):
         scores = class_scores(examples.labels, found, classes)
         return Measures({"loss": loss, **scores.overall}, scores.by_label, scores.confusion)
 
-    def labelled_batches(self, model: ImageEncoder, examples: LabelledImages) -> Iterator[Batch[Dense]]:
+    def labelled_batches(
+        self, model: ImageEncoder, examples: LabelledImages
+    ) -> Iterator[Batch[Dense]]:
         """Batches of images with their classes, in their order."""
         if not isinstance(examples, LabelledImages):
             raise InputError("images", got=kind_of(examples), expected="images with their classes")

@@ -246,7 +246,7 @@ def test_any_stretch_of_a_part_can_be_had(sizes, data):
     start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(line))] * 2)))
     assert corpus.between(start, stop).tolist() == line[start:stop]
     if start < len(line):
-        assert corpus.place(start) == line[start]
+        assert corpus.index_of(start) == line[start]
 
 
 def test_a_short_text_is_sampled_whole_but_for_what_is_held_out():

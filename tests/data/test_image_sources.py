@@ -20,8 +20,8 @@ from PIL import Image
 from regard.data.config import ImagesData
 from regard.data.images import decoding
 from regard.data.images.arrays import read_idx
-from regard.data.images.listing import find_images
 from regard.data.images.labelled_images import statistics
+from regard.data.images.listing import find_images
 from regard.data.images.sources import load_images, read_images
 from regard.errors import InputError
 from regard.inputs.images.reader import ImageReader
@@ -96,7 +96,7 @@ def test_folders_that_name_splits_are_splits(tmp_path, caplog):
     assert len(scored) == 6  # `regard eval --data FOLDER` scores no training images
     assert "6 images of the test split are training images, too" in caplog.text
     vehicles = classes(tmp_path / "vehicles", 8, names=("train", "test"))
-    assert {entry.label for entry in find_images(str(vehicles)).entries} == {"train", "test"}
+    assert {entry.label for entry in find_images(str(vehicles)).files} == {"train", "test"}
     data = ImagesData(folder=str(tmp_path / "train"), test=str(tmp_path / "test"), held_out=2)
     found = load_images(data, READER)
     assert len(found.tests["test"]) == 6
@@ -286,7 +286,7 @@ def test_a_file_replaces_the_folder_of_the_recipe():
 def test_names_that_are_not_utf_8_are_spelled_out(tmp_path):
     folder = classes(tmp_path / "all", 4)
     picture(0).save(os.fsdecode(os.fsencode(folder / "cat") + b"/\xff\n.png"))
-    names = [entry.name for entry in find_images(str(folder)).entries]
+    names = [entry.name for entry in find_images(str(folder)).files]
     assert r"cat/\udcff\n.png" in names
     assert len(read_images(str(folder), READER)) == 5
 
@@ -343,7 +343,7 @@ def test_an_image_that_is_replaced_while_it_is_used_is_refused_by_name(tmp_path)
         with pytest.raises(InputError, match=r"cat/02\.png has changed since it was first read: "):
             values[rows]
     with pytest.raises(InputError, match=r"cat/02\.png has changed"):
-        values.some([5, 1])[[1]]
+        values.subset([5, 1])[[1]]
     file.write_bytes(old)
     assert np.array_equal(values[range(30)], before)
     file.unlink()

@@ -54,12 +54,12 @@ def test_of_pairs_the_source_alone_is_told_apart():
     assert overlap.to_json() == {
         "about": 100, "of": 1000, "unit": "pairs", "sources_alone": pytest.approx(50, abs=2)
     }  # fmt: skip
-    assert overlap.warning(own=True) == (
+    assert overlap.warning(held_out=True) == (
         "about 100 of 1,000 pairs were in the training data of this model"
     )
     assert ", and the source of " in overlap.warning()
     alone = found.overlap(keys_of_pairs(asked[100:]))
-    assert alone.warning(own=True) is None
+    assert alone.warning(held_out=True) is None
     assert alone.warning().startswith("the source of about ")
 
 
@@ -71,9 +71,9 @@ def test_what_is_found_by_chance_is_no_overlap():
 
 def test_a_held_out_text_may_repeat_single_passages():
     few, many = (Overlap("passages", 20_000, 10_000, (hits,), 1e-6, 32) for hits in (20, 900))
-    assert few.warning(own=True) is None
+    assert few.warning(held_out=True) is None
     assert few.warning().startswith("about 0.2% of the text was in the training data")
-    assert many.warning(own=True) == (
+    assert many.warning(held_out=True) == (
         "about 9.0% of the text was in the training data of this model, in passages of 32 tokens"
     )
 

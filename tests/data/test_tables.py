@@ -469,12 +469,12 @@ def test_images_are_read_from_tables(tmp_path, monkeypatch):
     )
     save_to_disk(Path("pictures"), table)
     assert has_images("pictures")
-    entries = find_images("pictures").entries
+    entries = find_images("pictures").files
     assert [(each.name, each.label) for each in entries] == [("1.png", "cat"), ("x/2.png", "dog")]
     assert entries[0].source == b"first"
     Path("a.csv").write_text("id,photo,species\n1,x.png,cat\n")
     named = Columns({"image": "photo", "label": "species"})
-    assert [each.label for each in find_images("a.csv", named).entries] == ["cat"]
+    assert [each.label for each in find_images("a.csv", named).files] == ["cat"]
     with pytest.raises(InputError, match=r"which is the image, which the label\?"):
         find_images("a.csv")
 

@@ -130,9 +130,9 @@ def is_idx(path: Path) -> bool:
 
 def first_idx(folder: Path) -> Path | None:
     """Find the IDX file of training images in a folder, or else of any images."""
-    found = [path for path in sorted(folder.iterdir()) if "idx" in path.name and _of_images(path)]
-    found.sort(key=lambda path: not path.name.startswith("train"))
-    return next(iter(found), None)
+    paths = [path for path in sorted(folder.iterdir()) if "idx" in path.name and _of_images(path)]
+    paths.sort(key=lambda path: not path.name.startswith("train"))
+    return next(iter(paths), None)
 
 
 def read_idx_and_others(path: Path) -> dict[str, Labelled]:
@@ -147,15 +147,14 @@ def read_idx_and_others(path: Path) -> dict[str, Labelled]:
     if not _of_images(path):
         expected = "the file of images, such as train-images-idx3-ubyte.gz"
         raise InputError(str(path), got="no images", expected=expected)
-    split = next((each for each in IDX_SPLITS if path.name.startswith(each)), None)
-    if split != "train":
+    if not path.name.startswith("train"):
         return {"": _with_labels(path)}
-    found = {"train": _with_labels(path)}
-    for other, meaning in IDX_SPLITS.items():
-        beside = path.with_name(other + path.name.removeprefix("train"))
-        if other != "train" and beside.is_file():
-            found[meaning] = _with_labels(beside)
-    return found
+    splits = {"train": _with_labels(path)}
+    for prefix, split in IDX_SPLITS.items():
+        beside = path.with_name(prefix + path.name.removeprefix("train"))
+        if prefix != "train" and beside.is_file():
+            splits[split] = _with_labels(beside)
+    return splits
 
 
 def _of_images(path: Path) -> bool:

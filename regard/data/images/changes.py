@@ -127,10 +127,10 @@ def as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def moved(pixels: NDArray[Any], dice: Dice, data: ImageData) -> NDArray[Any]:
-    """Shift, crop and flip: each output pixel is read from one place of the input.
+    """Shift, crop and flip: each output pixel is read from one position of the input.
 
-    Without a crop, places are whole pixels, and all images are changed by a single gather. Places
-    outside the image are those of its edge.
+    Without a crop, positions are whole pixels, and all images are changed by a single gather. For a
+    position outside the image, the nearest pixel of its edge is read.
     """
     height, width = pixels.shape[2:]
     across = np.arange(width)
@@ -162,8 +162,8 @@ def gathered(
     plane = np.arange(images * channels).reshape(images, channels, 1, 1) * (height * width)
     down = np.clip(rows, 0, height - 1) * width
     across = np.clip(columns, 0, width - 1)
-    place = plane + down[:, None, :, None] + across[:, None, None, :]
-    return np.ascontiguousarray(pixels).reshape(-1).take(place)
+    flat_index = plane + down[:, None, :, None] + across[:, None, None, :]
+    return np.ascontiguousarray(pixels).reshape(-1).take(flat_index)
 
 
 def _window(dice: Dice, least: float, height: int, width: int) -> tuple[Dice, Dice, Dice, Dice]:
@@ -181,21 +181,18 @@ def _window(dice: Dice, least: float, height: int, width: int) -> tuple[Dice, Di
 
 
 def _between(pixels: NDArray[Any], rows: Dice, columns: Dice) -> Floats:
-    """Read pixels at places between them, bilinearly: (images, channels, rows, columns)."""
+    """Interpolate bilinearly at positions between pixels: (images, channels, rows, columns)."""
     height, width = pixels.shape[2:]
     rows, columns = np.clip(rows, 0, height - 1), np.clip(columns, 0, width - 1)
     top, left = rows.astype(np.int64), columns.astype(np.int64)
     down = (rows - top).astype(np.float32)[:, None, :, None]
     right = (columns - left).astype(np.float32)[:, None, None, :]
     upper, lower = (
-        (1 - right) * one + right * other
-        for one, other in (
-            (gathered(pixels, top + more, left), gathered(pixels, top + more, left + 1))
-            for more in (0, 1)
-        )
+        (1 - right) * gathered(pixels, row, left) + right * gathered(pixels, row, left + 1)
+        for row in (top, top + 1)
     )
-    found = (1 - down) * upper + down * lower
-    return found / np.float32(255) if pixels.dtype == np.uint8 else found
+    blended = (1 - down) * upper + down * lower
+    return blended / np.float32(255) if pixels.dtype == np.uint8 else blended
 
 
 def coloured(pixels: Floats, dice: Dice, strength: float) -> Floats:
@@ -249,11 +246,11 @@ def _rectangle(
         width: Of the images.
     """
 
-    def within(share: Dice, place: Dice, size: int) -> NDArray[np.bool_]:
-        long = np.rint(share * size)
-        first = np.rint(place * (size - long))
-        at = np.arange(size)
-        return (at >= first[:, None]) & (at < (first + long)[:, None])  # (images, size)
+    def within(share: Dice, position: Dice, size: int) -> NDArray[np.bool_]:
+        length = np.rint(share * size)
+        first = np.rint(position * (size - length))
+        pixel = np.arange(size)
+        return (pixel >= first[:, None]) & (pixel < (first + length)[:, None])  # (images, size)
 
     rows, columns = within(tall, down, height), within(wide, right, width)
     return rows[:, None, :, None] & columns[:, None, None, :]
@@ -271,22 +268,24 @@ def mix(
         pixels: (images, channels, height, width) From 0 to 1.
         other: The same number of other images.
         partners: Their indices.
-        dice: (images, 4) Which of the two, λ, and the place of the rectangle.
+        dice: (images, 4) Which of the two, λ, and the position of the rectangle.
         data: `mixup` and `cutmix`, the α of each; 0: never.
     """
     height, width = pixels.shape[2:]
     chance = 0.5 if data.mixup and data.cutmix else float(bool(data.cutmix))
     cut = dice[:, 0] < chance
-    place = (dice[:, 1] * QUANTILES).astype(np.int64)
-    kept = np.where(cut, beta_quantiles(data.cutmix)[place], beta_quantiles(data.mixup)[place])
-    side = np.sqrt(1 - kept)  # of the rectangle, as a share of the image's
+    quantile = (dice[:, 1] * QUANTILES).astype(np.int64)
+    drawn = np.where(
+        cut, beta_quantiles(data.cutmix)[quantile], beta_quantiles(data.mixup)[quantile]
+    )
+    side = np.sqrt(1 - drawn)  # of the rectangle, as a share of the image's
     pasted = _rectangle(side, side, dice[:, 2], dice[:, 3], height, width)
     left = 1 - pasted.mean(axis=(1, 2, 3))
-    shares = np.where(cut, left, kept).astype(np.float32)
+    shares = np.where(cut, left, drawn).astype(np.float32)
     share = shares[:, None, None, None]
     blended = share * pixels + (1 - share) * other
-    found = np.where(cut[:, None, None, None], np.where(pasted, other, pixels), blended)
-    return Mixed(found, partners, shares)
+    mixed_pixels = np.where(cut[:, None, None, None], np.where(pasted, other, pixels), blended)
+    return Mixed(mixed_pixels, partners, shares)
 
 
 @cache

@@ -186,9 +186,9 @@ class Examples(Sequence[Item]):
         """About how many bytes the examples take."""
         return int(self._rows.ends[-1] / len(self._rows.ends) * len(self))
 
-    def keys(self, places: slice | NDArray[Any]) -> NDArray[np.uint64]:
-        """Return the hashed keys of the examples at some places: (examples, 2)."""
-        chosen = places if self._index is None else self._index[places]
+    def keys(self, rows: slice | NDArray[Any]) -> NDArray[np.uint64]:
+        """Return the hashed keys of some examples, by their indices: (examples, 2)."""
+        chosen = rows if self._index is None else self._index[rows]
         return np.asarray(self._rows.keys[chosen])
 
     @property

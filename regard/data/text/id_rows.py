@@ -39,7 +39,7 @@ class IdRows:
 
     Example:
         >>> rows = IdRows.of([[5, 6], [], [7]])
-        >>> rows[0], rows.sizes.tolist(), rows.ranges(np.array([2, 0])).places().tolist()
+        >>> rows[0], rows.sizes.tolist(), rows.ranges(np.array([2, 0])).indices().tolist()
         ([5, 6], [2, 0, 1], [2, 0, 1])
     """
 
