@@ -42,9 +42,9 @@ def picture(number: int) -> Image.Image:
 def classes(folder, count=30, names=("cat", "dog")):
     """A folder of folders; image n is of class n % 2."""
     for number in range(count):
-        place = folder / names[number % len(names)]
-        place.mkdir(parents=True, exist_ok=True)
-        picture(number).save(place / f"{number:02}.png")
+        path = folder / names[number % len(names)]
+        path.mkdir(parents=True, exist_ok=True)
+        picture(number).save(path / f"{number:02}.png")
     return folder
 
 
@@ -58,18 +58,18 @@ ALL = {(READER.bytes_of(picture(n)).tobytes(), ("cat", "dog")[n % 2]) for n in r
 
 def test_a_folder_of_folders_becomes_three_disjoint_splits(tmp_path):
     data = ImagesData(folder=str(classes(tmp_path / "all")), held_out=3, held_out_test=2)
-    found = load_images(data, READER)
-    parts = (found.train, found.valid, found.tests["test"])
+    splits = load_images(data, READER)
+    parts = (splits.train, splits.valid, splits.tests["test"])
     assert [len(part) for part in parts] == [25, 3, 2]
     assert set.union(*map(as_set, parts)) == ALL
     again = load_images(data, READER)
-    assert again.checksums == found.checksums
-    assert as_set(again.valid) == as_set(found.valid)
+    assert again.checksums == splits.checksums
+    assert as_set(again.valid) == as_set(splits.valid)
     other = load_images(data.model_copy(update={"seed": 1}), READER)
-    assert as_set(other.valid) != as_set(found.valid)
-    assert other.checksums == found.checksums
+    assert as_set(other.valid) != as_set(splits.valid)
+    assert other.checksums == splits.checksums
     picture(99).save(tmp_path / "all" / "cat" / "02.png")
-    assert load_images(data, READER).checksums != found.checksums
+    assert load_images(data, READER).checksums != splits.checksums
 
 
 def test_copies_of_an_image_stay_in_one_split(tmp_path):
@@ -78,8 +78,8 @@ def test_copies_of_an_image_stay_in_one_split(tmp_path):
         picture(0).save(folder / "cat" / f"copy{copy}.bmp")
         picture(1).save(folder / "cat" / f"again{copy}.tif")
     for seed in range(8):
-        found = load_images(ImagesData(folder=str(folder), held_out=3, seed=seed), READER)
-        pixels = [{pixels for pixels, _ in as_set(part)} for part in (found.train, found.valid)]
+        splits = load_images(ImagesData(folder=str(folder), held_out=3, seed=seed), READER)
+        pixels = [{pixels for pixels, _ in as_set(part)} for part in (splits.train, splits.valid)]
         assert not pixels[0] & pixels[1]
 
 
@@ -87,10 +87,10 @@ def test_folders_that_name_splits_are_splits(tmp_path, caplog):
     for split, count in {"train": 12, "val": 4, "test": 6}.items():
         classes(tmp_path / split, count)
     with caplog.at_level(logging.WARNING):
-        found = load_images(ImagesData(folder=str(tmp_path)), READER)
-    assert [len(found.train), len(found.valid), len(found.tests["test"])] == [12, 4, 6]
+        splits = load_images(ImagesData(folder=str(tmp_path)), READER)
+    assert [len(splits.train), len(splits.valid), len(splits.tests["test"])] == [12, 4, 6]
     tested = read_images(str(tmp_path), READER, for_tests=True)
-    assert as_set(tested) == as_set(found.tests["test"])
+    assert as_set(tested) == as_set(splits.tests["test"])
     assert len(read_images(str(tmp_path), READER)) == 22
     scored = ClassifyImages(Processor(READER)).load_file(str(tmp_path), ImagesData(folder="x"))
     assert len(scored) == 6  # `regard eval --data FOLDER` scores no training images
@@ -98,8 +98,8 @@ def test_folders_that_name_splits_are_splits(tmp_path, caplog):
     vehicles = classes(tmp_path / "vehicles", 8, names=("train", "test"))
     assert {entry.label for entry in find_images(str(vehicles)).files} == {"train", "test"}
     data = ImagesData(folder=str(tmp_path / "train"), test=str(tmp_path / "test"), held_out=2)
-    found = load_images(data, READER)
-    assert len(found.tests["test"]) == 6
+    splits = load_images(data, READER)
+    assert len(splits.tests["test"]) == 6
 
 
 def test_a_list_names_paths_labels_captions_and_splits(tmp_path):
@@ -120,9 +120,9 @@ def test_a_list_names_paths_labels_captions_and_splits(tmp_path):
     ))  # fmt: skip
     expected = as_set(read_images(str(folder), READER))
     for file in (plain, headed, lines):
-        found = read_images(str(file), READER)
-        assert as_set(found) == expected
-        assert found.captions == (() if file == headed else tuple(row[2] for row in rows))
+        images = read_images(str(file), READER)
+        assert as_set(images) == expected
+        assert images.captions == (() if file == headed else tuple(row[2] for row in rows))
     split = load_images(ImagesData(file=str(headed), held_out=1), READER)
     assert [len(split.train), len(split.valid), len(split.tests["test"])] == [5, 1, 2]
     for text, message in {"x.png\n": "no label", ",cat\n": "no path"}.items():
@@ -264,8 +264,8 @@ def test_broken_files_are_skipped_and_named_once(tmp_path, caplog):
     }  # fmt: skip
     data = ImagesData(folder=str(folder), held_out=3)
     with caplog.at_level(logging.WARNING):
-        found = load_images(data, READER)
-    assert set.union(as_set(found.train), as_set(found.valid)) == ALL
+        splits = load_images(data, READER)
+    assert set.union(as_set(splits.train), as_set(splits.valid)) == ALL
     [line] = caplog.messages
     assert line.startswith(f"data: 8 of 39 files in {folder} skipped: loop (a link to a folder)")
     assert line.endswith("and 5 more")
@@ -310,15 +310,15 @@ def test_what_has_no_classes_is_refused(tmp_path):
 
 def test_images_that_do_not_fit_in_memory_are_decoded_when_asked_for(tmp_path, monkeypatch):
     data = ImagesData(folder=str(classes(tmp_path / "all")), held_out=3)
-    kept = load_images(data, READER)
+    in_memory = load_images(data, READER)
     monkeypatch.setattr(decoding, "MOST_KEPT", 100)
     lazy = load_images(data, READER)
     assert not isinstance(lazy.train.values, np.ndarray)
-    assert lazy.train.values.shape == kept.train.values.shape
+    assert lazy.train.values.shape == in_memory.train.values.shape
     for rows in ([5, 1, 1], slice(2, 4), np.array([0])):
-        assert np.array_equal(lazy.train.values[rows], kept.train.values[rows])
-    assert statistics(lazy.train.values) == statistics(kept.train.values)
-    assert lazy.checksums == kept.checksums
+        assert np.array_equal(lazy.train.values[rows], in_memory.train.values[rows])
+    assert statistics(lazy.train.values) == statistics(in_memory.train.values)
+    assert lazy.checksums == in_memory.checksums
     assert lazy.train.values[[]].shape == (0, 3, 6, 5)
 
 

@@ -42,7 +42,7 @@ from regard.data.synthetic.grammar.sentences import (
 )
 
 NOUN = {noun.english: noun for noun in NOUNS}
-ADJECTIVE = {one.english: one for one in ADJECTIVES}
+ADJECTIVE = {word.english: word for word in ADJECTIVES}
 VERB = {v.name: v for v in (*TRANSITIVE, *DATIVE, *GIVING, *INTRANSITIVE, *SAYING, WAIT_FOR)}
 WOMAN = {noun.english: noun for noun in NOUNS if noun.gender == "f"}
 TIME = {adverb.english: adverb for adverb in ADVERBS}
@@ -90,28 +90,28 @@ PERSONAL = {
 def test_articles_and_adjectives_decline_as_the_tables_say(word, gender):
     noun = NOUN[{"m": "dog", "f": "cow", "n": "horse", "p": "dog"}[gender]]
     phrase = Phrase(noun, word, plural=gender == "p", adjective=ADJECTIVE["old"])
-    made = "|".join(phrase.german(case) for case in ("nom", "acc", "dat"))
-    assert made == DECLENSIONS[word, gender]
+    forms = "|".join(phrase.german(case) for case in ("nom", "acc", "dat"))
+    assert forms == DECLENSIONS[word, gender]
 
 
 @pytest.mark.parametrize("gender", "mfn")
 def test_without_article_the_adjective_has_the_strong_endings(gender):
-    made = [adjective_ending("", gender, case) for case in ("nom", "acc", "dat")]
-    assert made == STRONG_SINGULAR[gender].split()
+    endings = [adjective_ending("", gender, case) for case in ("nom", "acc", "dat")]
+    assert endings == STRONG_SINGULAR[gender].split()
     assert determiner("", gender, "nom") == ""
 
 
 @pytest.mark.parametrize("gender", "mfn")
 def test_it_has_three_genders(gender):
-    made = [IT[gender].german(case) for case in ("nom", "acc", "dat")]
-    assert made == PERSONAL[gender].split()
+    forms = [IT[gender].german(case) for case in ("nom", "acc", "dat")]
+    assert forms == PERSONAL[gender].split()
 
 
 def test_dative_plural_has_n_but_after_n_and_s():
     plurals = {"dog": "Hunden", "mouse": "Mäusen", "cat": "Katzen", "car": "Autos"}
     plurals |= {"rabbit": "Kaninchen", "apple": "Äpfeln", "teacher": "Lehrern", "park": "Parks"}
-    made = {english: noun_form(NOUN[english], plural=True, case="dat") for english in plurals}
-    assert made == plurals
+    forms = {english: noun_form(NOUN[english], plural=True, case="dat") for english in plurals}
+    assert forms == plurals
 
 
 # ich, er, wir in the present; ich/er and wir in the past. All strong and mixed verbs.
@@ -169,8 +169,8 @@ def test_verbs_conjugate_as_the_tables_say(row):
 
 def the(noun, word="the", *, female=False, **more):
     adjective = more.pop("adjective", None)
-    found = WOMAN[noun] if female else NOUN[noun]
-    return Phrase(found, word, adjective=ADJECTIVE[adjective] if adjective else None, **more)
+    chosen = WOMAN[noun] if female else NOUN[noun]
+    return Phrase(chosen, word, adjective=ADJECTIVE[adjective] if adjective else None, **more)
 
 
 def several(noun, word="the", **more):
@@ -312,8 +312,8 @@ def test_at_least_sixty_pairs_are_written_by_hand():
     ("sentence", "english", "german"), HAND_WRITTEN, ids=[row[1] for row in HAND_WRITTEN]
 )
 def test_a_structure_is_written_in_both_languages(sentence, english, german):
-    made = pair(sentence)
-    assert (made.source, made.target) == (english, german)
+    written = pair(sentence)
+    assert (written.source, written.target) == (english, german)
 
 
 def test_english_verbs_and_plurals_are_spelt_right():
