@@ -19,7 +19,7 @@ from regard.errors import InputError
 from regard.inputs.arrays import Ragged, Source, to_device
 
 T = TypeVar("T")
-Made = TypeVar("Made")
+BatchT = TypeVar("BatchT")
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +104,8 @@ class Cursor:
 
 
 def epochs(
-    plan: Callable[[int], Sequence[T]], make: Callable[[T, int], Made], start: Cursor
-) -> Iterator[tuple[Made, Cursor]]:
+    plan: Callable[[int], Sequence[T]], make: Callable[[T, int], BatchT], start: Cursor
+) -> Iterator[tuple[BatchT, Cursor]]:
     """Yield training batches endlessly from a position on, each with the position after it.
 
     Args:

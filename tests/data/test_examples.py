@@ -134,7 +134,7 @@ def test_a_mixture_in_a_file_is_the_one_in_memory(tmp_path, pairs_file, in_files
 def reading(**changes):
     settings = {
         "type": Pair, "key": lambda pair: pair, "name": "x", "noun": "pair",
-        "decides": lambda: {"a": 1}, "size": 1000,
+        "depends_on": lambda: {"a": 1}, "size": 1000,
     }  # fmt: skip
     return Reading(**{**settings, **changes})
 
@@ -201,7 +201,7 @@ def test_pairs_of_the_training_set_are_recognised(in_files, monkeypatch):
     monkeypatch.setattr(examples, "SCANNED", 16)
     stored, _ = collect(lambda: (Pair(str(i), "y" * 40) for i in range(99)), reading())
     others = [Pair("3", "y" * 40), Pair("98", "y" * 40), Pair("99", "y" * 40)]
-    assert {*stored.alike(others)} == {*others[:2]}
+    assert {*stored.with_keys_of(others)} == {*others[:2]}
 
 
 MODEL = {"size": "small", "dim": 16, "heads": 2, "hidden": 16, "encoder_layers": 1,

@@ -42,7 +42,7 @@ UNSIGNED_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class ImageArray:
     """Images of one array with their labels."""
 
     images: NDArray[Any]
@@ -50,7 +50,7 @@ class Labelled:
     labels: list[str]
 
 
-def read_npz(path: Path) -> dict[str, Labelled]:
+def read_npz(path: Path) -> dict[str, ImageArray]:
     """Read the splits of an `.npz` file, by their names; one without a name is called "".
 
     Raises:
@@ -99,7 +99,7 @@ def _by(shape: tuple[int, ...]) -> str:
 
 def _labelled(
     path: Path, images: NDArray[Any], labels: NDArray[Any], names: Sequence[object] = ()
-) -> Labelled:
+) -> ImageArray:
     """Turn labels into texts; channels that come first are moved to the end."""
     labels = labels.reshape(-1)
     if images.ndim == 4 and images.shape[3] not in CHANNELS:
@@ -112,7 +112,7 @@ def _labelled(
     if names:
         texts = [_text(names[int(text)]) if text.isdecimal() and int(text) < len(names) else text
                  for text in texts]  # fmt: skip
-    return Labelled(images, texts)
+    return ImageArray(images, texts)
 
 
 def _text(label: object) -> str:
@@ -135,7 +135,7 @@ def first_idx(folder: Path) -> Path | None:
     return next(iter(paths), None)
 
 
-def read_idx_and_others(path: Path) -> dict[str, Labelled]:
+def read_idx_and_others(path: Path) -> dict[str, ImageArray]:
     """Read an IDX file of images with its labels, and the files of other splits beside it.
 
     The labels are in the file whose name has "labels-idx1" in place of "images-idx3". Beside a file
@@ -161,7 +161,7 @@ def _of_images(path: Path) -> bool:
     return "images" in path.name and path.is_file() and is_idx(path)
 
 
-def _with_labels(path: Path) -> Labelled:
+def _with_labels(path: Path) -> ImageArray:
     name = path.name.replace("images-idx3", "labels-idx1")
     beside = path.with_name(name if name != path.name else name.replace("images", "labels"))
     if beside == path or not beside.is_file():

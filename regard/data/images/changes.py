@@ -22,7 +22,7 @@ from regard.data.images.randaugment import randaugment
 from regard.data.order import generator, uniforms
 
 Floats = NDArray[np.float32]
-First = Callable[[NDArray[Any], Sequence[int], int], NDArray[Any]]
+Change = Callable[[NDArray[Any], Sequence[int], int], NDArray[Any]]
 """A change of images, by their indices and the epoch."""
 Dice = NDArray[np.float64]
 """(images, columns) Uniform random numbers from 0 to 1. Each change has columns of its own, so that
@@ -59,7 +59,7 @@ def changed_batch(
     seed: int,
     epoch: int,
     erased: Sequence[float] = (0.5,),
-    first: First | None = None,
+    first: Change | None = None,
 ) -> Mixed:
     """Take some images and change them at random.
 

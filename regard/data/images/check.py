@@ -23,8 +23,8 @@ SHOWN = 10
 """How many broken files, classes and copies the report in words names."""
 
 
-class Seen(NamedTuple):
-    """What was seen of one image."""
+class ImageFacts(NamedTuple):
+    """Format, size and digests of one image."""
 
     kind: str
     """The file's format, such as PNG."""
@@ -116,7 +116,7 @@ def check_images(
         InputError: There are no images with classes at all.
     """
     listing = find_images(path, columns)
-    results: list[Seen | str] = []
+    results: list[ImageFacts | str] = []
     for part in in_threads(_looked_at, in_parts(listing.files, AT_ONCE)):
         results += part
         on_progress(len(results), len(listing.files))
@@ -126,18 +126,18 @@ def check_images(
     return _report(whole, broken, listing.others)
 
 
-def _looked_at(files: Sequence[ImageFile]) -> list[Seen | str]:
+def _looked_at(files: Sequence[ImageFile]) -> list[ImageFacts | str]:
     """Look at some images; of a broken one, say what is wrong."""
-    results: list[Seen | str] = []
+    results: list[ImageFacts | str] = []
     for file in files:
         try:
-            results.append(_seen(content_of(file.source)))
+            results.append(_facts(content_of(file.source)))
         except InputError as error:
             results.append(reason(error, file.source))
     return results
 
 
-def _seen(content: Any) -> Seen:
+def _facts(content: Any) -> ImageFacts:
     if isinstance(content, bytes):
         header = header_of(content)
         kind, (width, height), mode = header.format or "", header.size, header.mode
@@ -148,11 +148,11 @@ def _seen(content: Any) -> Seen:
         raw = np.ascontiguousarray(content).tobytes()
     image = opened(content, ENOUGH)
     digest = hashlib.sha256(f"{image.mode} {image.size}".encode() + image.tobytes()).digest()
-    return Seen(kind, mode, width, height, hashlib.sha256(raw).digest(), digest)
+    return ImageFacts(kind, mode, width, height, hashlib.sha256(raw).digest(), digest)
 
 
 def _report(
-    whole: Sequence[tuple[ImageFile, Seen]], broken: dict[str, str], others: Sequence[str]
+    whole: Sequence[tuple[ImageFile, ImageFacts]], broken: dict[str, str], others: Sequence[str]
 ) -> ImagesReport:
     files, images = [file for file, _ in whole], [image for _, image in whole]
     groups: dict[bytes, list[ImageFile]] = defaultdict(list)

@@ -116,7 +116,7 @@ def survey(
         if progress is not None:
             progress(done)
     counts = np.frombuffer(sizes, dtype=np.int64)
-    _refuse_nothing(len(counts), skipped)
+    _check_not_empty(len(counts), skipped)
     aside = choose(counts, held_out, seed)
     ends = counts if aside is not None else _without_tails(counts, held_out)
     texts = [
@@ -265,14 +265,14 @@ def encode(
     """
     checksums = text.checksums()
     frame = ([tokenizer.begin] if begin else [], [tokenizer.end])
-    decides = {
+    depends_on = {
         "version": VERSION,
         "text": list(checksums.values()),
         "settings": text.settings(),
         "tokenizer": hashlib.sha256(tokenizer.to_json().encode()).hexdigest(),
         "frame": frame,
     }
-    folder = cache / key_of(decides)
+    folder = cache / key_of(depends_on)
     corpus = _open(folder, checksums)
     if corpus is not None:
         return corpus
@@ -298,7 +298,7 @@ def _fill(
     written = size = done = 0
     fresh = True  # whether the next piece begins a document
     with (folder / "ids.bin").open("wb") as file:
-        for pieces in _handfuls(text.pieces(skipped)):
+        for pieces in _groups(text.pieces(skipped)):
             rows = tokenizer.encode_batch([piece.text for piece in pieces])
             for piece, row in zip(pieces, rows, strict=True):
                 ids = [*(frame[0] if fresh else ()), *row, *(frame[1] if piece.last else ())]
@@ -311,14 +311,14 @@ def _fill(
             if progress is not None:
                 progress(done + size)
         finish(file)
-    _refuse_nothing(len(stops), skipped)
+    _check_not_empty(len(stops), skipped)
     write_array(folder / "stops.npy", np.frombuffer(stops, dtype=np.int64))
     write_array(folder / "characters.npy", np.frombuffer(sizes, dtype=np.int64))
     facts = {"dtype": kind.name, "tokens": written, "skipped": dict(skipped)}
     write_synced(folder / "corpus.json", json.dumps(facts).encode())
 
 
-def _handfuls(pieces: Iterator[DocumentPiece]) -> Iterator[list[DocumentPiece]]:
+def _groups(pieces: Iterator[DocumentPiece]) -> Iterator[list[DocumentPiece]]:
     """Group pieces into lists of about `AT_ONCE` characters, to be encoded together."""
     group: list[DocumentPiece] = []
     size = 0
@@ -356,7 +356,7 @@ def _without_tails(sizes: NDArray[np.int64], fraction: float) -> NDArray[np.int6
     return lengths
 
 
-def _refuse_nothing(documents: int, skipped: Counter[str]) -> None:
+def _check_not_empty(documents: int, skipped: Counter[str]) -> None:
     if not documents:
         problems = ", ".join(f"{count} x {what}" for what, count in skipped.items())
         raise InputError("the text", got=problems or "nothing", expected="at least one document")

@@ -124,20 +124,20 @@ def mask_tokens(
         The masked text, and the positions of the chosen tokens in ascending order.
     """
     free = symbols.free[ids]
-    wanted = max(1, round(int(free.sum()) * rate))
+    count = max(1, round(int(free.sum()) * rate))
     if symbols.continues is None:
-        positions = np.sort(random.permutation(np.flatnonzero(free))[:wanted])
+        positions = np.sort(random.permutation(np.flatnonzero(free))[:count])
     else:
-        positions = _whole_words(free, ~symbols.continues[ids], random, wanted)
-    lots = random.random(len(positions))
+        positions = _whole_words(free, ~symbols.continues[ids], random, count)
+    numbers = random.random(len(positions))
     others = random.integers(len(symbols.ordinary), size=len(positions))
-    shown = ids.copy()
-    shown[positions] = np.select(
-        [lots < HIDDEN, lots < HIDDEN + CHANGED],
+    masked = ids.copy()
+    masked[positions] = np.select(
+        [numbers < HIDDEN, numbers < HIDDEN + CHANGED],
         [np.full(len(positions), symbols.mask), symbols.ordinary[others]],
         ids[positions],
     )
-    return shown, positions
+    return masked, positions
 
 
 @dataclass(frozen=True)
@@ -160,18 +160,20 @@ class Masking:
 
     def hide(self, rows: Sequence[Ids], index: tuple[int, ...], epoch: int) -> Batch[Ragged]:
         """Mask tokens of sequences that already have their begin and end symbols."""
-        shown, wanted = [], []
+        masked_rows, label_rows = [], []
         for row, example in zip(rows, index, strict=True):
-            holes, positions = mask_tokens(
+            masked, positions = mask_tokens(
                 row, self.symbols, generator(self.seed, epoch, example), self.rate
             )
-            said = np.full_like(row, -1)
-            said[positions] = row[positions]
-            shown.append(holes)
-            wanted.append(said)
+            labels = np.full_like(row, -1)
+            labels[positions] = row[positions]
+            masked_rows.append(masked)
+            label_rows.append(labels)
         lengths = tuple(map(len, rows))
-        ids, right = (torch.from_numpy(np.concatenate(parts)) for parts in (shown, wanted))
-        return Batch(Ragged(ids, lengths), Ragged(right, lengths), index)
+        ids, targets = (
+            torch.from_numpy(np.concatenate(parts)) for parts in (masked_rows, label_rows)
+        )
+        return Batch(Ragged(ids, lengths), Ragged(targets, lengths), index)
 
 
 class SentencePairs:
@@ -255,9 +257,9 @@ def texts(batch: Batch[Ragged]) -> list[Ids]:
 
 
 def _whole_words(
-    free: NDArray[np.bool_], begins: NDArray[np.bool_], random: np.random.Generator, wanted: int
+    free: NDArray[np.bool_], begins: NDArray[np.bool_], random: np.random.Generator, count: int
 ) -> Ids:
-    """Choose random words of at most `wanted` tokens together; one word if each is longer.
+    """Choose random words of at most `count` tokens together; one word if each is longer.
 
     Returns:
         The positions of the tokens of the chosen words.
@@ -269,7 +271,7 @@ def _whole_words(
     sizes = np.bincount(number)
     chosen, taken = [], 0
     for word in words.tolist():
-        if taken + sizes[word] <= wanted:
+        if taken + sizes[word] <= count:
             chosen.append(word)
             taken += int(sizes[word])
     return np.flatnonzero(free & np.isin(number, chosen or words[:1]))

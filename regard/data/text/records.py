@@ -43,7 +43,7 @@ UNPACKING = (gzip.BadGzipFile, EOFError, zlib.error)
 """Exceptions that reading a damaged gzip file can raise."""
 
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ Numbered = Iterator[tuple[int, Item | Problem]]
 """Lines or what they were made into, or their problems, each with its line number."""
 
 
-def parsed(file: str, rows: Numbered[Item], parse: Callable[[Item], Made]) -> Numbered[Made]:
+def parsed(file: str, rows: Numbered[Item], parse: Callable[[Item], Parsed]) -> Numbered[Parsed]:
     """Convert each row by a function that raises `Unfit` if it cannot; problems are passed on."""
     for number, row in rows:
         if isinstance(row, Problem):

@@ -77,7 +77,7 @@ def read_splits(
             key=source.key,
             name=" and ".join(names),
             noun=source.noun,
-            decides=partial(_decides, names, sums, settings),
+            depends_on=partial(_depends_on, names, sums, settings),
             size=sum(map(text_size, names)),
             on_bad=data.on_bad,
         )
@@ -105,7 +105,7 @@ class _Checksums(dict[str, str]):
         return self[file]
 
 
-def _decides(
+def _depends_on(
     names: Sequence[str], checksums: Mapping[str, str], settings: dict[str, Any]
 ) -> dict[str, Any]:
     """Return all that the examples of files depend on."""
@@ -122,7 +122,7 @@ def text_size(name: str) -> int:
     return int(sum(sizes))
 
 
-def set_aside(
+def hold_out(
     examples: Examples[Item], held_out: int, seed: int, what: str, *, by_group: bool = False
 ) -> tuple[Examples[Item], Examples[Item]]:
     """Split examples into those to train on and those to hold out, by groups of equal keys.
