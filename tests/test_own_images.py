@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from regard.data.images.decoding import decode
-from regard.data.images.listing import Entry
+from regard.data.images.listing import ImageFile
 from regard.data.synthetic.scenes import make_scene
 from regard.inputs.images.reader import ImageReader
 from regard.runs.load import load
@@ -91,19 +91,19 @@ def test_damage_anywhere_in_a_file_is_a_problem_of_that_file_alone(tmp_path):
         file = tmp_path / f"it.{ending}"
         make_scene(0, 0, 1).draw(24).save(file, kind)
         whole = file.read_bytes()
-        entries.append(Entry(f"whole {kind}", whole, "a"))
+        entries.append(ImageFile(f"whole {kind}", whole, "a"))
         for number in range(25):
             data = bytearray(whole)
             for _ in range(dice.randint(1, 8)):
                 data[dice.randrange(len(data))] = dice.randrange(256)
             if number % 5 == 0:
                 del data[dice.randrange(len(data)) :]
-            entries.append(Entry(f"{kind} {number}", bytes(data), "a"))
+            entries.append(ImageFile(f"{kind} {number}", bytes(data), "a"))
     reader = ImageReader(height=16, width=16)
     found = decode(entries, reader.bytes_of, (3, 16, 16))
     assert not any(name.startswith("whole") for name in found.problems)
     assert len(found.problems) > 30
-    assert len(found.entries) + len(found.problems) == len(entries)
+    assert len(found.files) + len(found.problems) == len(entries)
     assert all(len(what) < 200 for what in found.problems.values())
     expected = reader.bytes_of(make_scene(0, 0, 1).draw(24))
     assert np.array_equal(found.values[0], expected)

@@ -12,7 +12,7 @@ from regard.cli.options import AsJson, Quiet, Seed, print_result, print_status
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.vectors.table import Near, WordVectors
+    from regard.vectors.table import Neighbour, WordVectors
 
 QUESTIONS = {"nearest": 1, "analogy": 1, "difference": 4, "odd": 3, "map": 2, "save": 0}
 """The questions, each with the least number of words it takes."""
@@ -83,9 +83,9 @@ def _near(
 ) -> None:
     from regard.vectors.table import TOP
 
-    answers: list[tuple[str, list[Near]]]
+    answers: list[tuple[str, list[Neighbour]]]
     if question == "nearest":
-        table.places(words)  # raises one error that names all unknown words
+        table.rows(words)  # raises one error that names all unknown words
         answers = [(word, table.nearest(word, top or TOP)) for word in words]
     elif question == "analogy":
         answers = [(" ".join(words), table.analogy(words, top or TOP))]

@@ -10,17 +10,22 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from regard.config import input_error
+from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.hub.config import CONFIG
+from regard.hub.folder import read_model, write_model
+from regard.hub.identify import Described
 from regard.hub.kind import require
 from regard.inputs.images.reader import RESAMPLES, ImageReader
-from regard.inputs.text import Processor
+from regard.inputs.processor import Processor
+from regard.models import Model
 from regard.runtime.files import read_json, write_file
 
 _logger = logging.getLogger(__name__)
@@ -30,13 +35,41 @@ OUR_KEY = "regard"
 """The key under which all settings of a reader of Regard are stored."""
 
 
+def read(
+    folder: Path, described: Described, normalisation: Mapping[str, Any] | None = None
+) -> tuple[Model, Processor]:
+    """Reads a model and its image reader.
+
+    Args:
+        folder: The model's folder.
+        described: What its config says.
+        normalisation: The `mean` or `std` of images, if not what the folder says.
+    """
+    model, any_size = read_model(folder, described), described.kind.any_size
+    their = described.their
+    return model, read_reader(folder, model.config, their, any_size=any_size, given=normalisation)
+
+
+def write(
+    model: Model, processor: Processor | None, decode: DecodeConfig, folder: Path, kind: str | None
+) -> None:
+    """Writes a model with its image reader; see `exchange.export`."""
+    del decode  # a model of images writes nothing
+    their = write_model(model, folder, kind)
+    if processor is not None and kind == "timm":
+        their["pretrained_cfg"] |= timm_settings(processor.source)
+        write_file(folder / CONFIG, (json.dumps(their, indent=2) + "\n").encode())
+    elif processor is not None:
+        write_reader(processor.source, folder)
+
+
 def read_reader(
     folder: Path,
     config: Any,
     their: dict[str, Any] | None = None,
     *,
     any_size: bool = False,
-    given: dict[str, tuple[float, ...]] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> Processor:
     """Reads the image reader of a folder; without a file it has the defaults of their ViT.
 

@@ -164,28 +164,15 @@ def from_hub(
         kind: As for `load`.
         normalisation: The `mean` or `std` of images, if not what the folder says.
     """
-    from regard.hub.exchange import check_vocabulary, recipe_of
-    from regard.hub.folder import describe_folder, read_model
-    from regard.inputs.text.published.hub import read_folder
+    from regard.hub.exchange import module_of, recipe_of
+    from regard.hub.folder import describe_folder
 
     described = describe_folder(folder, their, kind)
-    their = described.their
-    if CONFIGS[described.kind.family].reads == "images":
-        from regard.hub.images import read_reader
-
-        model = read_model(folder, described)
-        reader = read_reader(
-            folder, model.config, their, any_size=described.kind.any_size, given=normalisation
-        )
-        return Pipeline(model, reader, recipe_of(model.config, (), folder, their), name)
-    if normalisation:
-        raise InputError("--mean and --std", got="a model of texts", expected="a model of images")
-    vocabulary = read_folder(folder, their)  # first, so that its temporary memory is free again
-    model = read_model(folder, described)
-    if vocabulary is not None:
-        check_vocabulary(model, vocabulary, folder)
+    reads = CONFIGS[described.kind.family].reads
+    model, processor = module_of(reads).read(folder, described, normalisation)
     sizes = tuple(model.vocabularies().values())
-    return Pipeline(model, vocabulary, recipe_of(model.config, sizes, folder, their), name)
+    recipe = recipe_of(model.config, sizes, folder, described.their)
+    return Pipeline(model, processor, recipe, name)
 
 
 def outline(model_name: str) -> tuple[Recipe, tuple[int, ...]]:

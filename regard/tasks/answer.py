@@ -273,9 +273,9 @@ def _best(
     """The most probable answers over all windows.
 
     The score of a span is the sum of its start logit and its end logit (section 4.2 of BERT). Each
-    token belongs to one window (`Window.own`); a span is scored in the window of its first token.
-    The score of "no answer" is the sum of the two logits at a window's first token, and of all
-    windows the lowest one counts.
+    token belongs to one window (`Window.own_tokens`); a span is scored in the window of its first
+    token. The score of "no answer" is the sum of the two logits at a window's first token, and of
+    all windows the lowest one counts.
 
     Args:
         context: The text.
@@ -290,7 +290,7 @@ def _best(
         start, stop = part.window.start, part.window.stop
         inside = window_logits[part.before : part.before + stop - start]  # (tokens, first or last)
         tokens = torch.arange(start, stop)
-        is_own = (tokens >= part.window.own.start) & (tokens < part.window.own.stop)
+        is_own = (tokens >= part.window.own_tokens.start) & (tokens < part.window.own_tokens.stop)
         is_text = torch.tensor([begin < end for begin, end in spans[start:stop]], dtype=torch.bool)
         sums = inside[:, :1] + inside[:, 1]  # (first, last)
         length = tokens - tokens[:, None]

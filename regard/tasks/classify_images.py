@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
-from regard.data.config import ALL_FOUND, Columns, PictureData
+from regard.data.config import ALL_FOUND, Columns, ImageData
 from regard.data.images.augment import augmented
 from regard.data.images.changes import changed_batch
-from regard.data.images.pictures import Pictures, PictureSplits, statistics
-from regard.data.images.sources import in_order, load_pictures, read_pictures
+from regard.data.images.labelled_images import ImageSplits, LabelledImages, statistics
+from regard.data.images.sources import in_order, load_images, read_images
 from regard.data.order import equal_length_batches, training_batches
 from regard.data.seen import Seen
 from regard.data.synthetic.digits import SIDE
@@ -62,7 +62,7 @@ class PictureOptions:
     smoothing: float = 0.0
     augment: float = 0.0
     """How strongly digits are changed."""
-    changes: PictureData = field(default_factory=PictureData)
+    changes: ImageData = field(default_factory=ImageData)
     """How all images are changed, and whether beside the training."""
     seed: int = 0
     least: int = 1
@@ -91,8 +91,8 @@ class ClassifyImages(LabelledTask[Any]):
     def __init__(
         self,
         processor: Any,
-        train: Pictures | None = None,
-        valid: Pictures | None = None,
+        train: LabelledImages | None = None,
+        valid: LabelledImages | None = None,
         options: PictureOptions | None = None,
     ) -> None:
         BaseTask.__init__(self, processor)
@@ -113,7 +113,7 @@ class ClassifyImages(LabelledTask[Any]):
         del settings
         return cls(vocabulary)
 
-    def unknown(self, examples: Pictures) -> None:
+    def unknown(self, examples: LabelledImages) -> None:
         """None: images have no words."""
 
     def read(self, model: ImageEncoder, items: Sequence[Any], **_: Any) -> list[Encoded]:
@@ -151,7 +151,7 @@ class ClassifyImages(LabelledTask[Any]):
             expected = "images, scenes or digits, for a model of images"
             raise InputError("data.kind", got=data.kind, expected=expected)
         reader = _reader_for(data, model) if processor is None else processor.source
-        splits = load_pictures(data, reader)
+        splits = load_images(data, reader)
         if processor is None:
             if getattr(data, "normalise", "half") == "data":
                 mean, std = statistics(splits.train.values)
@@ -219,13 +219,12 @@ class ClassifyImages(LabelledTask[Any]):
         if teacher is None:
             return class_loss(model, batch, smoothing)
         logits, distilled_logits = model.class_logits(batch.source)  # (images, classes) each
+        loss = logits_loss(logits, batch, smoothing)
         taught = teacher.loss(distilled_logits, batch.source, self.reader)
-        return (1 - teacher.weight) * logits_loss(
-            logits, batch, smoothing
-        ) + teacher.weight * taught
+        return (1 - teacher.weight) * loss + teacher.weight * taught
 
     def measure(
-        self, model: ImageEncoder, examples: Pictures, on_progress: OnShare | None = None
+        self, model: ImageEncoder, examples: LabelledImages, on_progress: OnShare | None = None
     ) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
         model.require_head("classes")
@@ -252,23 +251,25 @@ class ClassifyImages(LabelledTask[Any]):
         scores = class_scores(examples.labels, predicted, classes)
         return Measures({"loss": loss, **scores.overall}, scores.by_label, scores.confusion)
 
-    def labelled_batches(self, model: ImageEncoder, examples: Pictures) -> Iterator[Batch[Dense]]:
+    def labelled_batches(
+        self, model: ImageEncoder, examples: LabelledImages
+    ) -> Iterator[Batch[Dense]]:
         """Batches of images with their classes, in their order."""
-        if not isinstance(examples, Pictures):
+        if not isinstance(examples, LabelledImages):
             raise InputError("images", got=kind_of(examples), expected="images with their classes")
         numbers = torch.tensor(label_indices(model.config.classes, examples.labels))
         for rows in equal_length_batches([model.config.tokens] * len(examples), TOKENS_AT_ONCE):
             source = Dense(self.reader.normalised(torch.from_numpy(examples.values[rows])))
             yield Batch(source, Ragged(numbers[rows], (1,) * len(rows)), tuple(rows))
 
-    def load(self, data: Any) -> PictureSplits:
+    def load(self, data: Any) -> ImageSplits:
         """The training, validation and test images of a data config."""
-        return load_pictures(data, self.reader)
+        return load_images(data, self.reader)
 
-    def load_file(self, file: str, data: Any, columns: Columns = ALL_FOUND) -> Pictures:
+    def load_file(self, file: str, data: Any, columns: Columns = ALL_FOUND) -> LabelledImages:
         """The images of a folder, an archive or a table of paths (relative to it) and classes."""
         names = getattr(data, "names", ())
-        return read_pictures(file, self.reader, names, columns=columns, for_tests=True)
+        return read_images(file, self.reader, names, columns=columns, for_tests=True)
 
     def example_sets(self, settings: Settings, selection: Selection) -> dict[str, ExampleSet]:
         """The selected images, without files that are no images."""
@@ -278,17 +279,17 @@ class ClassifyImages(LabelledTask[Any]):
             for name, images in sets.items()
         }
 
-    def limited(self, examples: Pictures, limit: int) -> Pictures:
+    def limited(self, examples: LabelledImages, limit: int) -> LabelledImages:
         """At most `limit` images, evenly spread over a set."""
         return examples.take(spread(len(examples), limit))
 
-    def keys(self, examples: Pictures, seen: Seen) -> Iterator[Keys] | None:
+    def keys(self, examples: LabelledImages, seen: Seen) -> Iterator[Keys] | None:
         """The keys of the images' pixels."""
         return examples.keys() if seen.unit == "images" else None
 
     def sources(self, model: ImageEncoder, images: Any) -> Iterator[Dense]:
         """Images, or examples with their classes, as batches of the model's input."""
-        if isinstance(images, Pictures):
+        if isinstance(images, LabelledImages):
             return (batch.source for batch in self.labelled_batches(model, images))
         if not isinstance(images, Iterable) or isinstance(images, str | bytes | Mapping):
             raise InputError("images", got=kind_of(images), expected="a list of images or paths")

@@ -119,7 +119,7 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
                 [row.targets for row in rows],
             )
 
-        def decides() -> dict[str, Any]:
+        def depends_on() -> dict[str, Any]:
             settings = replace(self.options, batch_tokens=0, smoothing=0.0, seed=0)
             return {
                 "task": self.form,
@@ -133,7 +133,7 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
             "types": np.dtype(np.uint8),
             "targets": np.dtype(np.int32),
         }
-        return LabelledRows(*encode(examples, columns, kinds, decides))
+        return LabelledRows(*encode(examples, columns, kinds, depends_on))
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:

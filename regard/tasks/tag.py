@@ -135,7 +135,7 @@ class Tag(LabelledTask[TaggedWords]):
             part = ids[window.start : window.stop]
             row = self.tokenizer.template(part)
             targets = [NO_TAG] * len(row)
-            for token in window.own:
+            for token in window.own_tokens:
                 targets[before + token - window.start] = wanted[token]
             yield LabelledRow(row, self.tokenizer.token_types(part), targets)
 

@@ -22,7 +22,7 @@ from regard.data.order import Batches, evaluation_batches, training_batches
 from regard.data.seen import Seen, keys_of_pairs
 from regard.data.sources import Loaded, few_pairs, load_splits, pairs_of
 from regard.data.text.encoded import EncodedPairs
-from regard.data.text.examples import alike, sample
+from regard.data.text.examples import sample, with_keys_of
 from regard.data.text.files import load_pairs, split_files
 from regard.data.text.id_rows import encode, id_type
 from regard.data.text.mixture import Mixture
@@ -541,7 +541,7 @@ def _merged(given: ExampleSet) -> ExampleSet:
 def _warn_of_overlap(loaded: Loaded) -> None:
     """Warns about validation and test pairs that are also in the training set."""
     for name, pairs in {"valid": loaded.splits.valid, **loaded.splits.tests}.items():
-        known = {(pair.source, pair.target) for pair in alike(loaded.splits.train, pairs)}
+        known = {(pair.source, pair.target) for pair in with_keys_of(loaded.splits.train, pairs)}
         seen = sum((pair.source, pair.target) in known for pair in pairs)
         if seen:
             _logger.warning(

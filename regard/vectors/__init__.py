@@ -1,4 +1,4 @@
-"""Word vectors: reading, queries, maps, evaluation, training. `regard.vectors(PLACE)` opens them.
+"""Word vectors: reading, queries, maps, evaluation, training. `regard.vectors(NAME)` opens them.
 
 `table.py` answers queries (neighbours, analogies), `files.py` and `store.py` read and write,
 `projection.py` draws a map in the plane, `scores.py` evaluates on analogies and human similarity

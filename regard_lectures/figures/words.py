@@ -17,7 +17,7 @@ from regard.errors import InputError
 from regard.explain.drawing import Board, Drawing
 from regard.vectors.projection import pca
 from regard.vectors.store import vectors
-from regard.vectors.table import Near
+from regard.vectors.table import Neighbour
 
 SHOWN = 8
 """The number of components of a vector that are drawn."""
@@ -131,7 +131,7 @@ def analogies(model: str) -> Drawing:
         "first two principal components of these words."
     )
     words = list(dict.fromkeys(word for pair in STEPS for word in pair))
-    spots, share = pca(table.unit[table.places(words)])
+    spots, share = pca(table.unit[table.rows(words)])
     at = dict(zip(words, spots.tolist(), strict=True))
     with Board(caption, (0.9, 1.25, 1.2), details) as board:
         _bars(board.chart(0, "nearest to tower", "cosine", "", ticks=8), tower)
@@ -160,7 +160,7 @@ def analogies(model: str) -> Drawing:
     )
 
 
-def _bars(axes: Chart, found: list[Near], *, wrong: bool = False) -> None:
+def _bars(axes: Chart, found: list[Neighbour], *, wrong: bool = False) -> None:
     """Draw words with their cosines, nearest on top; hatched if the slide has another answer."""
     axes.barh(
         range(len(found)), [near.cosine for near in found], height=0.84,

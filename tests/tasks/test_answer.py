@@ -108,7 +108,7 @@ def test_the_best_answers_are_those_of_an_exhaustive_search(theirs_and_ours, una
     scores = {("", 0, 0): min(float(each[0].sum()) for each in logits)} if unanswerable else {}
     every, words = [*scores.values()], [each.span() for each in re.finditer(r"[^\W_]+", CONTEXT)]
     for part, each in zip(parts, logits, strict=True):
-        for first in part.window.own:
+        for first in part.window.own_tokens:
             for last in range(first, min(first + LONGEST_ANSWER, part.window.stop)):
                 (start, _), (_, end) = spans[first], spans[last]
                 rows = [part.before + place - part.window.start for place in (first, last)]

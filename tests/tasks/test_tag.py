@@ -57,10 +57,10 @@ def test_a_words_label_is_on_its_first_piece_and_nowhere_else(words, firsts):
 @given(st.integers(0, 200), st.integers(2, 40), st.integers(0, 60))
 def test_every_token_is_own_to_one_window_that_shows_it(tokens, room, overlap):
     found = windows(tokens, room, overlap)
-    assert [token for window in found for token in window.own] == list(range(tokens))
+    assert [token for window in found for token in window.own_tokens] == list(range(tokens))
     for window in found:
         assert window.stop - window.start <= room
-        assert not window.own or window.start <= window.own[0] <= window.own[-1] < window.stop
+        assert set(window.own_tokens) <= set(range(window.start, window.stop))
     for before, after in pairwise(found):
         assert before.start < after.start <= before.stop
 

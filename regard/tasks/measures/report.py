@@ -117,7 +117,7 @@ class Notes:
         line = f"scored {share} {self.noun}" + (f": {reasons}" if reasons else "")
         if self.truncated:
             line += f"; the end of {self.truncated:,} is cut off, as the model reads them"
-        warning = self.overlap and self.overlap.warning(own=self.own_split)
+        warning = self.overlap and self.overlap.warning(held_out=self.own_split)
         return [line, *([f"warning: {warning}"] if warning else [])]
 
 

@@ -53,7 +53,7 @@ def word_for_word() -> dict[str, str]:
         {adverb.english: adverb.german for adverb in lexicon.ADVERBS},
         {noun.english: noun.german for noun in lexicon.NOUNS},
         {noun.english_plural: noun.german_plural for noun in lexicon.NOUNS},
-        {one.english: one.german for one in lexicon.ADJECTIVES},
+        {word.english: word.german for word in lexicon.ADJECTIVES},
         *map(_verb_words, lexicon.VERBS.values()),
     )
     for table in tables:
