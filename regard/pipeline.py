@@ -192,7 +192,7 @@ class Pipeline:
                 tokenizer, token ids.
             *positions: Options of the verb, in their order.
             mask: (batch, length) For ids given as rows: 1 for tokens, 0 for padding.
-            **options: VerbOptions of the verb by name. A verb that decodes also takes settings that
+            **options: Options of the verb by name. A verb that decodes also takes settings that
                 replace the recipe's `decode`, such as `beam=4`; `max_new_tokens` means
                 `max_length`.
 
@@ -204,17 +204,17 @@ class Pipeline:
             InputError: The model does not have this verb, or an item or option is not valid.
         """
         verb, reader = self._verb(name), self.reader
-        read, settings = verb.read(positions, options)
+        verb_options, settings = verb.parse_options(positions, options)
         if isinstance(items, Iterator):
             items = list(items)
         if verb.takes_ids and reader.are_ids(items):
-            return self._run_ids(verb, items, mask, read, settings)
+            return self._run_ids(verb, items, mask, verb_options, settings)
         is_one = reader.is_one(name, items, verb.is_single)
         if mask is not None:
             raise InputError("mask", got=f"{reader.nouns} as items", expected="token ids")
-        encoded = self.read(verb, [items] if is_one else list(items), read)
-        answers = self.answers(verb, encoded, read, settings)
-        return verb.value(answers[0]) if is_one else verb.together(answers, read)
+        encoded = self.read(verb, [items] if is_one else list(items), verb_options)
+        answers = self.answers(verb, encoded, verb_options, settings)
+        return verb.value(answers[0]) if is_one else verb.together(answers, verb_options)
 
     def read(self, verb: Verb, items: Sequence[Any], options: VerbOptions) -> list[Encoded]:
         """Reads the items of a verb, each once.
@@ -352,8 +352,9 @@ class Pipeline:
                 sentence must begin with.
         """
         verb = self._verb("translate")
-        read, settings = verb.read((), options)
-        return self.answers(verb, self.read(verb, texts, read), read, settings)
+        verb_options, settings = verb.parse_options((), options)
+        encoded = self.read(verb, texts, verb_options)
+        return self.answers(verb, encoded, verb_options, settings)
 
     def stream(self, text: str, **options: Any) -> Iterator[str]:
         """Yields the translation so far while it is decoded; the last text is complete.
@@ -380,9 +381,9 @@ class Pipeline:
 
     def _streamed(self, name: str, text: str, options: Mapping[str, Any]) -> Iterator[str]:
         verb = self._verb(name)
-        read, settings = verb.read((), options)
-        [encoded] = self.read(verb, [text], read)
-        return self.stream_answer(verb, encoded, read, settings)
+        verb_options, settings = verb.parse_options((), options)
+        [encoded] = self.read(verb, [text], verb_options)
+        return self.stream_answer(verb, encoded, verb_options, settings)
 
     def decoding(self, **changes: Any) -> DecodeConfig:
         """The decoding settings of the recipe with some changes, checked.

@@ -10,7 +10,7 @@ import pytest
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import parse_columns
 from regard.runs.load import recipe_of_run
-from regard.runs.start import continued
+from regard.runs.start import with_model_of_run
 from tests.commands import is_refused
 
 ROWS = [(f"this film number {n} is {('good', 'bad')[n % 2]}", ("pos", "neg")[n % 2])
@@ -107,10 +107,10 @@ def test_an_older_run_keeps_its_first_line_when_it_is_resumed():
         text = recipes.dump(now)
         old = recipe_of_run(text.replace("  header: null\n", line), "recipe.yaml")
         assert old.data.header is False
-        assert recipes.changed(old, continued(now, old)) == []
+        assert recipes.changed(old, with_model_of_run(now, old)) == []
         new = recipe_of_run(text, "recipe.yaml")
         assert new.data.header is None
-        assert recipes.changed(new, continued(now, new)) == []
+        assert recipes.changed(new, with_model_of_run(now, new)) == []
 
 
 def test_an_older_mixture_keeps_the_first_lines_of_its_files():
@@ -119,10 +119,10 @@ def test_an_older_mixture_keeps_the_first_lines_of_its_files():
     text = recipes.dump(now)
     old = recipe_of_run(text.replace("      header: null\n", ""), "r.yaml")
     assert old.data.parts["a"].header is False
-    assert recipes.changed(old, continued(now, old)) == []
+    assert recipes.changed(old, with_model_of_run(now, old)) == []
     new = recipe_of_run(text, "r.yaml")
     assert new.data.parts["a"].header is None
-    assert recipes.changed(new, continued(now, new)) == []
+    assert recipes.changed(new, with_model_of_run(now, new)) == []
 
 
 def test_data_check_refuses_what_does_not_fit_without_a_traceback(regard, tmp_path):

@@ -185,14 +185,14 @@ class Embed:
         from regard.inputs.text import TokensConfig, learn_plain
         from regard.runtime.device import setup
         from regard.tasks.embed import Embed
-        from regard.tasks.encoder_task import READING
+        from regard.tasks.encoder_task import ENCODER_SYMBOLS
 
         setup(threads, 0)
         work = TextWork.read(self.work)
         self.model = ready_model(work.config, work.vocab)
         # Tokenized before, so that tokenization is not timed.
         self.sentences = [Encoded("", list(ids), [0] * len(ids)) for ids in work.texts]
-        self.task = Embed(learn_plain(["a b"], TokensConfig(kind="words"), READING))
+        self.task = Embed(learn_plain(["a b"], TokensConfig(kind="words"), ENCODER_SYMBOLS))
 
     def vectors(self) -> Tensor:
         """The mean-pooled sentence vectors of length 1: (sentences, dim)."""

@@ -80,7 +80,7 @@ def command_of(verb: Verb, options_class: type[VerbOptions]) -> Callable[..., No
         kind = given.pop("as_kind", None)
         given = {key: value for key, value in given.items() if value is not None}
         given = _with_files(verb.name, options_class, given)
-        options, settings = verb.read((), given)
+        options, settings = verb.parse_options((), given)
         pipeline = load_pipeline(model_name, threads, precision, device, dtype, kind=kind)
         settings = verb.command_settings(options, settings, pipeline.recipe.decode)
         call = VerbCall(pipeline, verb, options, settings, **switches)

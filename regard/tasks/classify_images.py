@@ -52,7 +52,7 @@ from regard.tasks.trace import Trace
 
 
 @dataclass(frozen=True)
-class PictureOptions:
+class ImageOptions:
     """How images are batched, augmented and learned from."""
 
     classes: tuple[str, ...] = ()
@@ -93,11 +93,11 @@ class ClassifyImages(LabelledTask[Any]):
         processor: Any,
         train: LabelledImages | None = None,
         valid: LabelledImages | None = None,
-        options: PictureOptions | None = None,
+        options: ImageOptions | None = None,
     ) -> None:
         BaseTask.__init__(self, processor)
         self.train, self.valid = train, valid
-        self.options = options or PictureOptions()
+        self.options = options or ImageOptions()
         self.least = self.options.least
         self.teacher: Teacher | None = None
 
@@ -160,7 +160,7 @@ class ClassifyImages(LabelledTask[Any]):
         classes = model.classes or getattr(data, "names", ()) or in_order(splits.train.labels)
         completed = model.model_copy(update={"classes": classes})
         _check_batches(completed, train.batch_tokens, len(splits.train))
-        options = PictureOptions(
+        options = ImageOptions(
             classes=completed.classes,
             tokens=completed.tokens,
             batch_tokens=train.batch_tokens,

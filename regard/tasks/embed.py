@@ -47,8 +47,8 @@ class Embed(EncoderTask):
         for rows in in_batches(id_rows(self, model, items, self.max_text_tokens(model))):
             texts = Ragged.of([self.tokenizer.template(ids) for ids in rows]).to(model.device)
             with evaluating(model):
-                usual = vectors_of(model, texts, pool="mean", normalise=True)
-            head_batches.append(of_texts(model, texts, partial(_moved, texts, usual), len(rows)))
+                vectors = vectors_of(model, texts, pool="mean", normalise=True)
+            head_batches.append(of_texts(model, texts, partial(_moved, texts, vectors), len(rows)))
         return head_batches
 
 
@@ -67,7 +67,7 @@ def _cannot_be_trained(settings: Settings) -> InputError:
     return InputError(f"task: {settings.task}", got="a recipe to train", expected=others)
 
 
-def _moved(texts: Ragged, usual: Tensor, model: Encoder) -> Tensor:
+def _moved(texts: Ragged, full_vectors: Tensor, model: Encoder) -> Tensor:
     """The distance 1 - cosine of each text's vector to that of the full model, summed."""
     vectors = vectors_of(model, texts, pool="mean", normalise=True)
-    return (1 - (vectors * usual).sum(1)).sum()
+    return (1 - (vectors * full_vectors).sum(1)).sum()

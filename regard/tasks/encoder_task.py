@@ -32,10 +32,10 @@ from regard.tasks.verbs import Closeness
 TOKENS_AT_ONCE = 1024
 """Tokens in one batch of a core: few enough that their hidden layers stay in its cache."""
 POOLS = ("mean", "cls")
-AROUND = 3
+MAX_SYMBOLS = 3
 """The maximal number of special tokens around a text or a pair of texts."""
 
-READING = TaskSymbols("<s> $A </s>", "<s> $A </s> $B:1 </s>:1", holes="mask")
+ENCODER_SYMBOLS = TaskSymbols("<s> $A </s>", "<s> $A </s> $B:1 </s>:1", holes="mask")
 """The special tokens around a text, for vocabularies learned for an encoder; as in BERT."""
 
 
@@ -58,7 +58,7 @@ class EncoderTask(BaseTask, ABC):
     @staticmethod
     def max_text_tokens(model: Any) -> int:
         """The maximal number of tokens of a text, without the special tokens around it."""
-        return int(model.config.max_length) - AROUND
+        return int(model.config.max_length) - MAX_SYMBOLS
 
     def inputs(self, model: Any, encoded: Sequence[Encoded]) -> Iterator[tuple[list[int], Input]]:
         """Yields batches of items of similar length, each with the indices of its items."""

@@ -38,7 +38,7 @@ from regard.inputs.text import Tokenizer
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.tasks.base_task import Settings, loss_unit
-from regard.tasks.encoder_task import READING, EncoderTask
+from regard.tasks.encoder_task import ENCODER_SYMBOLS, EncoderTask
 from regard.tasks.head_batches import HeadBatch, in_batches, of_texts
 from regard.tasks.measures.report import Scoring
 from regard.tasks.plain_text import (
@@ -136,7 +136,7 @@ class Fill(EncoderTask):
     batches, examples, head_examples = text_batches, text_examples, text_pieces
     count, limited, keys, report = text_count, text_limited, text_keys, text_report
     file_batch_tokens = None  # as in training, which decides the masks
-    around = READING
+    around = ENCODER_SYMBOLS
     example_command = 'fill {} "The [MASK] is open."'
     effect = loss_unit("masked token")
 

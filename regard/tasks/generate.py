@@ -65,8 +65,8 @@ MAX_SUGGESTED = 1000
 """The maximal number of suggested words; the model has to read each of them."""
 MAX_PARTIAL_WORDS = 4096
 """The maximal number of partial words that the model reads, to bound the search in any case."""
-SUGGESTED_PLACES = 300
-"""The number of places in a text at which an evaluation report asks for the next word."""
+SUGGESTED_WORDS = 300
+"""The number of words in a text that an evaluation report asks for, each as the next word."""
 DOCUMENTS = 100
 """A report asks for next words in at least this many documents, if there are so many."""
 
@@ -123,19 +123,14 @@ class Generate(WritingTask):
         del scores
         if not scoring.suggest:
             return {}
-        corpus, on_progress = (
-            rows.corpus,
-            counted(scoring.on_progress, SUGGESTED_PLACES, "next words"),
-        )
+        corpus = rows.corpus
+        on_progress = counted(scoring.on_progress, SUGGESTED_WORDS, "next words")
         step = max(1, len(corpus) // DOCUMENTS)
         texts = [
             self.tokenizer.decode(corpus.document(i).tolist()) for i in range(0, len(corpus), step)
         ]
-        return {
-            "words": word_accuracy(
-                self, model, texts, words=SUGGESTED_PLACES, on_progress=on_progress
-            )
-        }
+        accuracy = word_accuracy(self, model, texts, words=SUGGESTED_WORDS, on_progress=on_progress)
+        return {"words": accuracy}
 
     def head_batches(self, model: Decoder, items: Any) -> list[HeadBatch]:
         """Batches of texts, given as such or as ids, on which heads are measured."""
@@ -162,38 +157,38 @@ class Generate(WritingTask):
         A prompt that is too long loses its beginning, because the next token depends most on the
         end.
         """
-        ids = self._last(text, longest) or [self._begin]
+        ids = self._last_tokens(text, longest) or [self._begin]
         return ids[-(longest - 1) :]
 
     def read(self, model: Decoder, items: Sequence[str], **_: Any) -> list[Encoded]:
         """Reads prompts, of long ones at least as many of the last tokens as the model reads."""
         longest = model.config.max_length
-        return [Encoded(text, self._last(text, longest) or [self._begin]) for text in items]
+        return [Encoded(text, self._last_tokens(text, longest) or [self._begin]) for text in items]
 
     def read_beginnings(self, model: Decoder, items: Sequence[str], **_: Any) -> list[Encoded]:
         """Reads texts whose next word is asked for: as prompts, without the last space."""
         encoded = self.read(model, [text.rstrip() for text in items])
         return [replace(text, item=item) for text, item in zip(encoded, items, strict=True)]
 
-    def fitted(self, ids: Sequence[int], longest: int, config: DecodeConfig) -> Sequence[int]:
-        """The ids of a prompt, cut if they are too many; warns if little room is left.
+    def cut_prompt(self, ids: Sequence[int], longest: int, config: DecodeConfig) -> Sequence[int]:
+        """The ids of a prompt, cut if they are too many; warns if few positions are left.
 
         Args:
             ids: The prompt.
             longest: The number of positions of the model.
             config: Its `max_length` is the number of tokens to generate. A prompt that has to be
-                cut leaves room for them, but keeps at least half of the positions.
+                cut leaves positions for them, but keeps at least half of all positions.
         """
         wanted, left = config.max_length or 1, longest - len(ids)
         if left < 1:
             read = max(1, longest - min(config.max_length or longest, longest // 2))
-            _warn_read(read)
+            _warn_prompt_cut(read)
             return ids[-read:]
         if left < wanted:
             _logger.warning("warning: only %d more tokens fit, not %d", left, wanted)
         return ids
 
-    def _last(self, text: str, count: int) -> list[int]:
+    def _last_tokens(self, text: str, count: int) -> list[int]:
         """Encodes a text; of a long text at least its last `count` tokens.
 
         Only the end of a long text is tokenized, so the time depends on `count`, not on the text.
@@ -252,7 +247,9 @@ class Generate(WritingTask):
             samples: The number of continuations per prompt. The i-th, from 0, uses the seed
                 `config.seed + i`.
         """
-        prompts = [self.fitted(text.values, model.config.max_length, config) for text in encoded]
+        prompts = [
+            self.cut_prompt(text.values, model.config.max_length, config) for text in encoded
+        ]
         continuations: list[list[str]] = [[] for _ in encoded]
         for sample in range(samples):
             drawn = config.model_copy(update={"seed": config.seed + sample})
@@ -266,7 +263,7 @@ class Generate(WritingTask):
         self, model: Decoder, text: Encoded, config: DecodeConfig, **_: Any
     ) -> Iterator[str]:
         """Yields the continuation of one prompt piece by piece; no piece is revised later."""
-        prompt = self.fitted(text.values, model.config.max_length, config)
+        prompt = self.cut_prompt(text.values, model.config.max_length, config)
         return self.stream_ids(model, prompt, config)
 
     def stream_ids(
@@ -291,7 +288,7 @@ class Generate(WritingTask):
         yield writer.close()
 
     @cached_property
-    def _edges(self) -> tuple[Tensor, Tensor]:
+    def _word_masks(self) -> tuple[Tensor, Tensor]:
         """Two masks (vocab,): tokens that can begin a word, and tokens that can continue one."""
         written = [self.tokenizer.bytes_of(token) for token in range(self.tokenizer.vocab)]
         texts = [piece.decode("utf-8", "replace") for piece in written]
@@ -320,7 +317,7 @@ class Generate(WritingTask):
         most = self._word_and_prompt_limits(model)[1] - 1
         for text in encoded:
             if len(text.values) > most:
-                _warn_read(most)
+                _warn_prompt_cut(most)
         return [self.likeliest(model, text, top) for text in encoded]
 
     def _word_and_prompt_limits(self, model: Decoder) -> tuple[int, int]:
@@ -343,7 +340,7 @@ class Generate(WritingTask):
         """
         word_limit, prompt_limit = self._word_and_prompt_limits(model)
         prompt = text.values[-(prompt_limit - 1) :]
-        begins, goes_on = (edge.to(model.device) for edge in self._edges)
+        begins, goes_on = (mask.to(model.device) for mask in self._word_masks)
         if not text.item.strip():  # the first word of a text has no space before it
             begins = begins | goes_on
         words: dict[str, float] = {}
@@ -393,7 +390,7 @@ def _next(model: Decoder, state: KVCache, last: int, words: Sequence[tuple[int, 
     return logits.log_softmax(dim=1)
 
 
-def _warn_read(count: int) -> None:
+def _warn_prompt_cut(count: int) -> None:
     _logger.warning("warning: only the last %d tokens of the prompt are read", count)
 
 
@@ -435,9 +432,9 @@ def word_accuracy(
         task: Suggests the words.
         model: The language model.
         texts: Texts that were held out from training.
-        words: The number of places to ask at, spread evenly over the texts.
-        top: The number of words suggested at each place.
-        on_progress: Called with 1 after each place.
+        words: The number of words to ask for, spread evenly over the texts.
+        top: The number of words suggested for each.
+        on_progress: Called with 1 after each word.
     """
     words_after_others = [
         (text, match.start(), match.group())

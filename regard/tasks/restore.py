@@ -188,11 +188,10 @@ class Restore(WritingTask):
         """The accuracy of restored spans."""
         del scores
         on_progress = counted(scoring.on_progress, MAX_RESTORED_TEXTS, "spans")
-        return {
-            "spans": self.accuracy(
-                model, scoring.decode, rows, texts=MAX_RESTORED_TEXTS, on_progress=on_progress
-            )
-        }
+        accuracy = self.accuracy(
+            model, scoring.decode, rows, texts=MAX_RESTORED_TEXTS, on_progress=on_progress
+        )
+        return {"spans": accuracy}
 
     def head_batches(self, model: EncoderDecoder, items: Any) -> list[HeadBatch]:
         """Batches of texts with spans cut out, given as such or as ids, to measure heads on."""

@@ -72,7 +72,7 @@ class Verb:
         """The class of the verb's options."""
         return imported(self.options_at)
 
-    def read(
+    def parse_options(
         self, positions: Sequence[Any], given: Mapping[str, Any]
     ) -> tuple[VerbOptions, dict[str, Any]]:
         """Separates and checks the options of a call.

@@ -24,7 +24,7 @@ from regard.recipes import recipe as recipes
 from regard.recipes import shelf
 from regard.recipes.recipe import TASKS_WITH_OWN_FORMAT, shipped, task_of
 from regard.runs.load import load
-from regard.tasks.encoder_task import READING
+from regard.tasks.encoder_task import ENCODER_SYMBOLS
 from regard.tasks.specs import TASKS
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -59,7 +59,7 @@ def vocabulary_of(recipe):
     task = TASKS[recipe.task]
     if "encoder_decoder" in task.shapes and not task.needs:
         return learn([Pair(text, text) for text in TEXTS], recipe.tokens)
-    around = getattr(task.first_class, "around", READING)
+    around = getattr(task.first_class, "around", ENCODER_SYMBOLS)
     return learn_plain(TEXTS, recipe.tokens.model_copy(update={"vocab": 400}), around)
 
 

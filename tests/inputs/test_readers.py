@@ -17,7 +17,7 @@ from regard.inputs.images.reader import ImageReader
 from regard.inputs.processor import Processor, Vocabulary
 from regard.inputs.reader import READERS, Encoded, Reader, ReaderEntry
 from regard.inputs.text import TokensConfig, learn_plain
-from regard.tasks.encoder_task import READING
+from regard.tasks.encoder_task import ENCODER_SYMBOLS
 from regard.tasks.specs import TASKS
 
 ROOT = Path(regard.__file__).parent
@@ -82,7 +82,7 @@ def readers(monkeypatch):
     """A reader of each modality, one of them our own: a class and one line."""
     monkeypatch.setitem(READERS, "digits", ReaderEntry(f"{__name__}.Digits", "none"))
     return {
-        "text": learn_plain([WORDS], TokensConfig(kind="words"), READING).source,
+        "text": learn_plain([WORDS], TokensConfig(kind="words"), ENCODER_SYMBOLS).source,
         "images": ImageReader(height=4, width=6),
         "digits": Digits(),
     }
@@ -108,7 +108,7 @@ def test_every_combination_of_readers_is_saved_and_loaded(readers):
 def test_a_shared_tokenizer_stays_shared(readers):
     text = readers["text"]
     assert Processor.from_json(Processor(text, text).to_json()).shared
-    two = Processor(text, learn_plain(["b"], TokensConfig(kind="words"), READING).source)
+    two = Processor(text, learn_plain(["b"], TokensConfig(kind="words"), ENCODER_SYMBOLS).source)
     assert not Processor.from_json(two.to_json()).shared
 
 

@@ -128,7 +128,7 @@ def test_suggesting_ends_for_a_model_that_knows_no_end_of_words(letters, monkeyp
         some = given[-1]
         reads.append(len(some))
         rows = torch.full((len(some), task.tokenizer.vocab), -40.0)
-        rows[:, task._edges[0] if not some[0] else task._edges[1]] = -0.7
+        rows[:, task._word_masks[0] if not some[0] else task._word_masks[1]] = -0.7
         return rows
 
     monkeypatch.setattr(generate, "_next", endless)
@@ -176,7 +176,7 @@ def test_a_model_of_few_positions_suggests_and_goes_on(letters, longest):
     assert found or longest <= 2  # there is room for a space, not for a letter behind it
     [prompt] = task.read(model, ["ab ba " * 9])
     config = DecodeConfig(max_length=4)
-    assert len(task.fitted(prompt.values, longest, config)) <= max(1, longest)
+    assert len(task.cut_prompt(prompt.values, longest, config)) <= max(1, longest)
 
 
 def known(task, texts, size):

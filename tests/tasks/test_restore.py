@@ -26,7 +26,7 @@ from regard.models import T5Config
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.evaluate import evaluate
 from regard.runs.train import train
-from regard.tasks.encoder_task import READING
+from regard.tasks.encoder_task import ENCODER_SYMBOLS
 from regard.tasks.restore import Restore
 from regard.tasks.translate import Output
 from regard.tasks.verbs import RESTORE
@@ -135,7 +135,7 @@ def test_too_few_sentinels_are_refused_before_training():
 
 
 def test_a_vocabulary_without_sentinels_is_refused():
-    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=64), READING)
+    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=64), ENCODER_SYMBOLS)
     with pytest.raises(InputError, match="no <extra_id_0>"):
         Restore(vocabulary)
 

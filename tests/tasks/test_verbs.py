@@ -38,7 +38,7 @@ def test_positions_and_former_names_fill_options():
         "context": "where", "top": 2, "unanswerable": None}  # fmt: skip
     assert read(("where",), {"count": 3})[0].top == 3
     assert read((["one", "two"],), {})[0].context == ("one", "two")
-    options, settings = TRANSLATE.read((), {"beam": 2, "knock_out": "decoder.0.self.1"})
+    options, settings = TRANSLATE.parse_options((), {"beam": 2, "knock_out": "decoder.0.self.1"})
     assert (options.knock_out, settings) == (("decoder.0.self.1",), {"beam": 2})
 
 
