@@ -19,7 +19,7 @@ from regard.errors import LISTED, InputError, did_you_mean, nearest
 from regard_lectures import results
 
 if TYPE_CHECKING:
-    from regard.explain.drawing import Drawing
+    from regard.explain import Drawing
 
 T = TypeVar("T")
 Value = int | float | str
@@ -122,7 +122,7 @@ class Figure:
         Raises:
             InputError: For another ending than `endings`.
         """
-        from regard.explain.look import picture_ending
+        from regard.explain import picture_ending
 
         picture_ending(path, self.endings, self.name)
 
@@ -186,8 +186,8 @@ class Figure:
         paint: Callable[..., Drawing] = self._function(self.name)
         from torch.random import fork_rng
 
-        from regard.draw.sheet import Medium
-        from regard.explain.drawing import drawn_for
+        from regard.draw import Medium
+        from regard.explain import drawn_for
 
         medium = Medium(paper=paper, details=details)
         # a figure sets its own seed: keep the caller's random state

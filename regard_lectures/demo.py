@@ -15,22 +15,24 @@ from pathlib import Path
 
 from rich.console import Console
 
-from regard.data.sources import load_splits
-from regard.data.synthetic.grammar import corpus as grammar
-from regard.data.text.pairs import Splits
+from regard import Pipeline, load, setup, train
+from regard.data import Splits, grammar, load_splits
+from regard.draw import render, write_file
 from regard.errors import InputError, Interrupted
-from regard.explain.look import Look, compare
-from regard.explain.names import in_words
-from regard.explain.page import Looks, Picture, Prose, Section, Table, save_page
-from regard.explain.plot import draw_moments, render
-from regard.pipeline import Pipeline
-from regard.recipes.shelf import shipped
-from regard.runs.load import load
-from regard.runs.train import train
-from regard.runtime.device import setup
-from regard.runtime.files import write_file
-from regard.tasks.measures.bleu import score
-from regard.tasks.measures.translation import pronouns
+from regard.explain import (
+    Look,
+    Looks,
+    Picture,
+    Prose,
+    Section,
+    Table,
+    compare,
+    draw_moments,
+    in_words,
+    save_page,
+)
+from regard.recipes import shipped
+from regard.tasks import pronoun_accuracy, score_translations
 from regard_lectures.figures.pronouns import Carriers
 from regard_lectures.figures.sentences import MODEL, Intervention, intervene
 
@@ -248,9 +250,9 @@ def _scores(
     for name, pairs in splits.tests.items():
         chosen = pairs[:SCORED]
         found = trained.evaluate(chosen)
-        plain = [grammar.gloss(pair.source) for pair in chosen]
-        baseline = score(plain, [pair.target for pair in chosen]).bleu
-        right = pronouns(chosen, found.hypotheses)
+        plain = [grammar.translate_words(pair.source) for pair in chosen]
+        baseline = score_translations(plain, [pair.target for pair in chosen]).bleu
+        right = pronoun_accuracy(chosen, found.hypotheses)
         shown = "" if right is None else f"{right:.0f}%"
         rows.append((NAMES[name], found.scores.bleu, found.scores.exact, baseline, shown))
         console.print(

@@ -132,7 +132,7 @@ def listing(slides: Sequence[Slide]) -> str:
 
 def _remark(command: str) -> str:
     """In brackets, the models, trainings and files that a command still lacks; else empty."""
-    from regard.recipes.shelf import shipped
+    from regard.recipes import shipped
 
     needed = re.findall(r"\b(?:tiny|small|words)/\w+", command)
     if command.split()[1] in ("plan", "compare"):  # which take recipes
@@ -239,7 +239,7 @@ def page_of(deck: Deck, slides: Sequence[Slide], shown: dict[str, Shown]) -> str
         slides: The slides to show.
         shown: The result of each of their commands, by command.
     """
-    from regard.explain.page import escaped
+    from regard.explain import escaped
     from regard_lectures.slides import Slide as Section
     from regard_lectures.slides import slides_page
 
@@ -259,7 +259,7 @@ def page_of(deck: Deck, slides: Sequence[Slide], shown: dict[str, Shown]) -> str
 
 
 def _body(shown: Shown) -> str:
-    from regard.explain.page import escaped
+    from regard.explain import escaped
 
     if shown.picture is None:
         text = "\n".join(escaped(line) for line in shown.text.rstrip().splitlines())

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.draw.labels import visible
-from regard.explain.names import in_words
+from regard.draw import visible
+from regard.explain import in_words
 from regard_lectures.steps import Steps
 
 Vector = npt.NDArray[Any]

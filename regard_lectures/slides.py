@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.draw.colours import Colours, diverging
-from regard.explain.page import escaped, fill_template
+from regard.draw import Colours, diverging
+from regard.explain import escaped, fill_template
 from regard_lectures.scenes import Scene, SceneRow, Vector, written
 
 CELLS = 16

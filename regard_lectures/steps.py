@@ -21,10 +21,9 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.explain.look import find_word
-from regard.layers import Tap
-from regard.layers.tap.product import Product
-from regard.tasks.trace import Trace
+from regard.explain import find_word
+from regard.layers import Product, Tap
+from regard.tasks import Trace
 
 Array = npt.NDArray[np.float32]
 PARTS = {"encoder": "encoder.self", "decoder": "decoder.self", "cross": "decoder.cross"}

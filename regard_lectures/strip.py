@@ -12,8 +12,21 @@ from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from regard.draw.colours import ACCENT, INK, MUTED, RULE
-from regard.draw.sheet import DPI, HEIGHT, WIDTH, Sheet, points, shorten, style, text_width, wrap
+from regard.draw import (
+    ACCENT,
+    DPI,
+    HEIGHT,
+    INK,
+    MUTED,
+    RULE,
+    WIDTH,
+    Sheet,
+    points,
+    shorten,
+    style,
+    text_width,
+    wrap,
+)
 from regard_lectures.scenes import Scene, SceneRow, Vector, written
 from regard_lectures.slides import CELLS, STRIP, colour, is_deep
 

@@ -13,14 +13,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.draw.cells import positive_scale, signed_scale
-from regard.draw.colours import BLUE, LINE_STYLES, MUTED, ORANGE, LineStyle
-from regard.draw.sheet import SMALLEST, Chart, scientific, text_width
+from regard import vectors
+from regard.draw import (
+    BLUE,
+    LINE_STYLES,
+    MUTED,
+    ORANGE,
+    SMALLEST,
+    Chart,
+    LineStyle,
+    positive_scale,
+    scientific,
+    signed_scale,
+    text_width,
+)
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
+from regard.explain import Board, Drawing
 from regard.layers import Attention, DotScore, Mask, masked_softmax
-from regard.train.adam import Adam
-from regard.vectors.store import vectors
+from regard.train import Adam
 from regard_lectures.figures.descent import descend
 
 LECTURE_NUMBERS = (-8.96, 8.84, -2.15, 4.1)

@@ -13,11 +13,9 @@ from typing import NamedTuple
 
 import torch
 
-from regard.draw.colours import LINE_STYLES, LineStyle
-from regard.explain.drawing import Board, Drawing
-from regard.layers import Attention, Recurrent
-from regard.layers.convolution import GatedConvolution
-from regard.layers.mixer import Mixer
+from regard.draw import LINE_STYLES, LineStyle
+from regard.explain import Board, Drawing
+from regard.layers import Attention, GatedConvolution, Mixer, Recurrent
 from regard_lectures.figures.costs import decades
 
 WIDTHS = (16, 32, 64, 128, 256, 512, 1024)

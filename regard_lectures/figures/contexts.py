@@ -17,17 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.draw.colours import LINE_STYLES
-from regard.draw.sheet import SMALLEST, shorten
+from regard import Pipeline, load
+from regard.draw import LINE_STYLES, SMALLEST, shorten
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.arrays import Ragged
-from regard.inputs.text import Tokenizer
+from regard.explain import Board, Drawing
+from regard.inputs import Ragged, Tokenizer
 from regard.layers import Tap
-from regard.models.mode import evaluating
-from regard.pipeline import Pipeline
-from regard.recipes.shelf import shipped
-from regard.runs.load import load
+from regard.models import evaluating
+from regard.recipes import shipped
 
 TEXT, WORD = "The King doth wake tonight and takes his rouse", "King"
 MODELS = ("small/fill", "small/translate", "tiny/translate")

@@ -21,11 +21,10 @@ from functools import partial
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
+from regard.draw import LINE_STYLES, MUTED, LineStyle
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing, key_of
-from regard.layers import AdditiveScore, Attention, DotScore, Mask, plain_context
-from regard.layers.attention import attend_unfused
+from regard.explain import Board, Drawing, key_of
+from regard.layers import AdditiveScore, Attention, DotScore, Mask, attend_unfused, plain_context
 
 SHORTEST = 32
 """The shortest sequence whose scores are measured."""

@@ -18,8 +18,8 @@ from functools import partial
 
 import torch
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
-from regard.explain.drawing import Board, Drawing
+from regard.draw import LINE_STYLES, MUTED, LineStyle
+from regard.explain import Board, Drawing
 from regard.layers import Attention, Recurrent, plain_context
 from regard_lectures.figures.costs import attention_flops, decades, measured
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
-from regard.explain.drawing import Board, Drawing
+from regard.draw import LINE_STYLES, MUTED, LineStyle
+from regard.explain import Board, Drawing
 from regard_lectures.figures.training import (
     BATCH,
     DIM,

@@ -15,27 +15,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.synthetic.grammar import corpus as grammar
-from regard.data.synthetic.grammar.lexicon import ADJECTIVES, NOUNS
-from regard.data.text.pairs import Pair
-from regard.draw.cells import positive_scale
-from regard.draw.colours import BLUE, ORANGE
-from regard.draw.sheet import Chart
+from regard import Pipeline, load
+from regard.data import Pair, grammar
+from regard.draw import BLUE, ORANGE, Chart, positive_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.explain.names import in_words
-from regard.inputs.arrays import Ragged
-from regard.layers import Tap, knock_out
-from regard.layers.tap.tap import split_head
-from regard.models.mode import evaluating
-from regard.pipeline import Pipeline
-from regard.runs.load import load
+from regard.explain import Board, Drawing, in_words
+from regard.inputs import Ragged
+from regard.layers import Tap, knock_out, split_head
+from regard.models import evaluating
 
 ENDINGS = ("e", "en", "er", "es", "em")
 """The endings of a German adjective before a noun."""
 TEXT = "The old dog saw a small cat."
-_STEMS = {one.english: one.stem for one in ADJECTIVES if one.attributive}
-_NOUNS = {word for noun in NOUNS for word in (noun.english, noun.english_plural)}
+_STEMS = {one.english: one.stem for one in grammar.ADJECTIVES if one.attributive}
+_NOUNS = {word for noun in grammar.NOUNS for word in (noun.english, noun.english_plural)}
 _WORDS = re.compile(r"[\w-]+|[^\w\s]")
 
 

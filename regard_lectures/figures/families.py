@@ -15,23 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.batch import Batch
-from regard.data.text.corpus import Corpus
-from regard.data.text.corruption import Masking
-from regard.data.text.packing import Packed
-from regard.data.text.spans import SpanCorruption
-from regard.draw.cells import positive_scale
-from regard.draw.colours import INK, MUTED
-from regard.draw.sheet import SMALLEST, shorten
+from regard.data import Batch, Corpus, Masking, Packed, SpanCorruption
+from regard.draw import INK, MUTED, SMALLEST, positive_scale, shorten
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.arrays import Ragged
-from regard.inputs.text import TaskSymbols, Tokenizer, TokensConfig, learn_plain, sentinels_of
+from regard.explain import Board, Drawing
+from regard.inputs import Ragged, TaskSymbols, Tokenizer, TokensConfig, learn_plain, sentinels_of
 from regard.layers import Tap
-from regard.models import BertConfig, GPTConfig, T5Config, build
-from regard.models.mode import evaluating
-from regard.tasks import Fill, Generate, Restore
-from regard.tasks.fill import symbols_of
+from regard.models import BertConfig, GPTConfig, T5Config, build, evaluating
+from regard.tasks import Fill, Generate, Restore, symbols_of
 
 WALK = "I walk my dog every day"
 """A sentence of the lectures."""

@@ -17,11 +17,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regard.draw.colours import LINE_STYLES, LineStyle
-from regard.explain.drawing import Board, Drawing, key_of
-from regard.layers import Attention, Context, Mask, Recurrent, plain_context
-from regard.layers.convolution import GatedConvolution
-from regard.layers.mixer import Mixer
+from regard.draw import LINE_STYLES, LineStyle
+from regard.explain import Board, Drawing, key_of
+from regard.layers import (
+    Attention,
+    Context,
+    GatedConvolution,
+    Mask,
+    Mixer,
+    Recurrent,
+    plain_context,
+)
 
 TEXTS = 16
 """Random texts over which gradients are averaged."""

@@ -17,14 +17,13 @@ from typing import Any
 
 import torch
 
-from regard.data.text.annotations import LabelledText
-from regard.draw.colours import LINE_STYLES, MUTED
-from regard.explain.drawing import Board, Drawing, key_of
+from regard import RunStart
+from regard.data import LabelledText
+from regard.draw import LINE_STYLES, MUTED
+from regard.explain import Board, Drawing, key_of
 from regard.models import Encoder, build
-from regard.recipes import recipe as recipes
-from regard.runs.start import RunStart
-from regard.tasks import Classify
-from regard.tasks.labelled_task import ReadingOptions, with_task_head
+from regard.recipes import load as load_recipe
+from regard.tasks import Classify, ReadingOptions, with_task_head
 from regard_lectures.figures.descent import Descent, train_on
 from regard_lectures.figures.topics import (
     LENGTH,
@@ -158,7 +157,7 @@ def _begin(base: Pretrained, way: str, seed: int) -> Encoder:
     model: Encoder = build(with_task_head("classify", named), base.model.vocab)
     frozen = WAYS[way]
     if frozen is not None:
-        recipe = recipes.load("own/classify", [f"start.freeze={frozen}"])
+        recipe = load_recipe("own/classify", [f"start.freeze={frozen}"])
         start = RunStart(recipe, config=base.model.config, weights=base.model.state_dict())
         start.prepare(model)
     return model

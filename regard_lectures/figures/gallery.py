@@ -17,16 +17,25 @@ from typing import Any
 
 from matplotlib.backends.backend_pdf import PdfPages
 
-from regard.draw.colours import GREEN, INK, MUTED, ORANGE
-from regard.draw.sheet import SMALLEST, TEXT, points, render, shorten, style, wrap
+from regard import Pipeline, load
+from regard.draw import (
+    GREEN,
+    INK,
+    MUTED,
+    ORANGE,
+    SMALLEST,
+    TEXT,
+    points,
+    render,
+    shorten,
+    style,
+    wrap,
+    write_file,
+)
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing, Numbers
-from regard.explain.page import escaped
-from regard.inputs.text.reader import TextReader
-from regard.pipeline import Pipeline
-from regard.recipes.shelf import shipped
-from regard.runs.load import load
-from regard.runtime.files import write_file
+from regard.explain import Board, Drawing, Numbers, escaped
+from regard.inputs import TextReader
+from regard.recipes import shipped
 from regard_lectures.figures import scenes_translated, scenes_written
 from regard_lectures.slides import Slide, slides_page
 

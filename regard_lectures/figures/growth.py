@@ -18,12 +18,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.draw.colours import LINE_STYLES
-from regard.explain.drawing import Board, Drawing, key_of
-from regard.layers import Attention, DotScore, Mask, plain_context
-from regard.layers.attention import attend_unfused
-from regard.layers.convolution import GatedConvolution
-from regard.layers.recurrent import Recurrent
+from regard.draw import LINE_STYLES
+from regard.explain import Board, Drawing, key_of
+from regard.layers import (
+    Attention,
+    DotScore,
+    GatedConvolution,
+    Mask,
+    Recurrent,
+    attend_unfused,
+    plain_context,
+)
 from regard_lectures.figures.costs import Call, Cost, Name, draw_costs, measured
 
 SHORTEST = 32

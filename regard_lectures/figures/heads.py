@@ -15,10 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.draw.cells import positive_scale
-from regard.draw.colours import LINE_STYLES, MUTED
+from regard.draw import LINE_STYLES, MUTED, positive_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
+from regard.explain import Board, Drawing
 from regard.layers import Attention, Context, Embed, Layout, Mask, Positions, Tap, position_scheme
 from regard_lectures.figures.descent import Descent, running_median
 from regard_lectures.progress import OnStep, training_progress

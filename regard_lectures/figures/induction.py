@@ -19,15 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.draw.cells import positive_scale
-from regard.draw.colours import BLUE, GREEN, LINE_STYLES, MUTED, ORANGE
-from regard.draw.sheet import TEXT, Chart, points
+from regard.draw import BLUE, GREEN, LINE_STYLES, MUTED, ORANGE, TEXT, Chart, points, positive_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing, Numbers
-from regard.inputs.arrays import Ragged
+from regard.explain import Board, Drawing, Numbers
+from regard.inputs import Ragged
 from regard.layers import Tap, knock_out
-from regard.models import GPTConfig
-from regard.models.decoder import Decoder
+from regard.models import Decoder, GPTConfig
 from regard_lectures.figures.descent import Descent, next_token_loss, warming
 from regard_lectures.progress import OnStep, training_progress
 

@@ -17,13 +17,11 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from regard.data.text.python_docs import python_text
-from regard.draw.colours import INK, LINE_STYLES, MUTED
-from regard.draw.sheet import Chart
+from regard.data import python_text
+from regard.draw import INK, LINE_STYLES, MUTED, Chart
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing, Numbers
-from regard.models import GPTConfig
-from regard.models.decoder import Decoder
+from regard.explain import Board, Drawing, Numbers
+from regard.models import Decoder, GPTConfig
 from regard_lectures.figures.descent import Descent, next_token_loss, warming
 from regard_lectures.figures.fitting import Array, Law, fit
 from regard_lectures.progress import OnStep, training_progress

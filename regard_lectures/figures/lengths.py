@@ -19,11 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.arrays import Ragged
-from regard.models import GPTConfig
-from regard.models.decoder import Decoder
+from regard.draw import LINE_STYLES, MUTED, LineStyle
+from regard.explain import Board, Drawing
+from regard.inputs import Ragged
+from regard.models import Decoder, GPTConfig
 from regard_lectures.figures.descent import Descent, next_token_loss, warming
 from regard_lectures.progress import OnStep, training_progress
 

@@ -16,20 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.synthetic.grammar import corpus as grammar
-from regard.data.text.files import load_pairs, split_files
-from regard.data.text.pairs import Pair
-from regard.draw.cells import positive_scale
-from regard.draw.colours import BLUE, ORANGE
-from regard.explain.drawing import Board, Drawing
-from regard.explain.look import Look, look_of
-from regard.explain.maps import AttentionMap
-from regard.explain.names import in_words
-from regard.layers import Tap
-from regard.layers.tap.tap import Edit, split_head
-from regard.models.mode import evaluating
-from regard.pipeline import Pipeline
-from regard.runs.load import load
+from regard import Pipeline, load
+from regard.data import Pair, grammar, load_pairs, split_files
+from regard.draw import BLUE, ORANGE, positive_scale
+from regard.explain import AttentionMap, Board, Drawing, Look, in_words, look_of
+from regard.layers import Edit, Tap, split_head
+from regard.models import evaluating
 
 TEXT = "The old woman gave the small child a red apple."
 KINDS = {

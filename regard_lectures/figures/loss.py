@@ -18,15 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.text.pairs import Pair
-from regard.draw.colours import BLUE, LINE_STYLES, MUTED, ORANGE
-from regard.draw.sheet import SMALLEST, Chart, shorten
+from regard.data import Pair
+from regard.draw import BLUE, LINE_STYLES, MUTED, ORANGE, SMALLEST, Chart, shorten
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.text import TokensConfig, learn
-from regard.models import EncoderDecoder, TransformerConfig, build
-from regard.models.mode import evaluating
-from regard.tasks.translate import Translate
+from regard.explain import Board, Drawing
+from regard.inputs import TokensConfig, learn
+from regard.models import EncoderDecoder, TransformerConfig, build, evaluating
+from regard.tasks import Translate
 from regard_lectures.figures.descent import Descent, running_median, train_on
 from regard_lectures.progress import training_progress
 

@@ -17,13 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.draw.colours import BLUE, LINE_STYLES, MUTED, ORANGE, LineStyle
-from regard.draw.sheet import Chart
+from regard import load
+from regard.draw import BLUE, LINE_STYLES, MUTED, ORANGE, Chart, LineStyle
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing, Numbers
-from regard.inputs.text import Tokenizer
+from regard.explain import Board, Drawing, Numbers
+from regard.inputs import Tokenizer
 from regard.models import Encoder, build
-from regard.runs.load import load
 from regard_lectures.figures.contexts import layer_vectors
 from regard_lectures.figures.topics import (
     HOMONYMS,

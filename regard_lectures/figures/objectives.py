@@ -15,13 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from regard.data.batch import Batch
-from regard.data.text.corruption import Masking, Symbols
-from regard.data.text.spans import SpanCorruption
-from regard.draw.colours import BLUE, INK, MUTED
-from regard.draw.sheet import SMALLEST, Chart, points, shorten, text_width
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.arrays import Ragged
+from regard.data import Batch, Masking, SpanCorruption, Symbols
+from regard.draw import BLUE, INK, MUTED, SMALLEST, Chart, points, shorten, text_width
+from regard.explain import Board, Drawing
+from regard.inputs import Ragged
 from regard.tasks import Fill, Generate, Restore
 from regard_lectures.figures.families import Prepared, prepared
 

@@ -16,14 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.draw.cells import positive_scale
-from regard.draw.sheet import SMALLEST, Chart, shorten, text_width
+from regard import load
+from regard.draw import SMALLEST, Chart, positive_scale, shorten, text_width
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.arrays import Ragged
+from regard.explain import Board, Drawing
+from regard.inputs import Ragged
 from regard.layers import Tap
-from regard.models.mode import evaluating
-from regard.runs.load import load
+from regard.models import evaluating
 from regard_lectures.figures.positions import new_transformer
 
 TEXT = "I walk my dog every day / every single day I walk my dog"

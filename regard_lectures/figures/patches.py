@@ -1,7 +1,7 @@
 """Figures of parts 1 and 7: patches as tokens, other inputs as tokens, and what attention takes.
 
-Each is computed by the layer that the models use (`regard.layers.fronts.patches.cut`), or by the
-formula beside it.
+Each is computed by the layer that the models use (`regard.layers.cut_patches`), or by the formula
+beside it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.synthetic.scenes import make_scene
-from regard.draw.cells import signed_scale
-from regard.draw.colours import LINE_STYLES, ORANGE
-from regard.draw.sheet import Chart
+from regard import load
+from regard.data import make_scene
+from regard.draw import LINE_STYLES, ORANGE, Chart, signed_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.images.reader import ImageReader
-from regard.layers.fronts.patches import cut
-from regard.runs.load import load
+from regard.explain import Board, Drawing
+from regard.inputs import ImageReader
+from regard.layers import cut_patches
 
 BYTES = 4
 """Of a number in 32 bits."""
@@ -45,7 +43,7 @@ def patches(text: str | None, patch: int, dim: int, model: str, seed: int) -> Dr
     """
     torch.manual_seed(seed)
     pixels, patch, weight, bias, whose = _front(text, patch, dim, model, seed)
-    chopped = cut(torch.from_numpy(pixels)[None], patch)[0]  # (patches, channels · patch²)
+    chopped = cut_patches(torch.from_numpy(pixels)[None], patch)[0]  # (patches, channels · patch²)
     tokens = chopped @ weight.T + bias  # (patches, dim)
     rows, columns = pixels.shape[1] // patch, pixels.shape[2] // patch
     width = chopped.shape[1]
@@ -129,7 +127,7 @@ def anything(dim: int, seed: int) -> Drawing:
     sound = spectrogram()  # (frequencies, frames)
     table = _table()  # (rows, columns)
     inputs = {
-        "an image: patches": cut(torch.from_numpy(scene)[None], 8)[0],
+        "an image: patches": cut_patches(torch.from_numpy(scene)[None], 8)[0],
         # (frequencies, slices, 8) -> (slices, frequencies · 8)
         "a sound: slices of time": torch.from_numpy(sound)
         .view(len(sound), -1, 8).transpose(0, 1).flatten(1),

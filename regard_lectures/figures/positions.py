@@ -13,12 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.draw.cells import positive_scale, signed_scale
-from regard.draw.colours import BLUE, LINE_STYLES, MUTED, ORANGE
-from regard.draw.sheet import SMALLEST, scientific, shorten
+from regard.draw import (
+    BLUE,
+    LINE_STYLES,
+    MUTED,
+    ORANGE,
+    SMALLEST,
+    positive_scale,
+    scientific,
+    shorten,
+    signed_scale,
+)
 from regard.errors import InputError
-from regard.explain.drawing import RASTERIZED, Board, Drawing
-from regard.inputs.arrays import Ragged
+from regard.explain import RASTERIZED, Board, Drawing
+from regard.inputs import Ragged
 from regard.layers import sinusoid
 from regard.models import TransformerConfig, build
 

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.draw.colours import BLUE, LINE_STYLES, MUTED, PURPLE, SKY, LineStyle
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.arrays import Ragged
-from regard.models import GPTConfig
-from regard.models.decoder import Decoder
+from regard.draw import BLUE, LINE_STYLES, MUTED, PURPLE, SKY, LineStyle
+from regard.explain import Board, Drawing
+from regard.inputs import Ragged
+from regard.models import Decoder, GPTConfig
 from regard_lectures.figures.descent import Descent, draw_for_narrow, warming
 from regard_lectures.progress import OnStep, training_progress
 

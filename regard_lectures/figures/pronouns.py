@@ -16,13 +16,12 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from regard.data.text.pairs import Pair
+from regard.data import Pair
 from regard.errors import InputError
-from regard.explain.look import Look
+from regard.explain import Look
 from regard.layers import Tap, knock_out
-from regard.models.encoder_decoder import EncoderDecoder
-from regard.models.mode import evaluating
-from regard.tasks.translate import Translate
+from regard.models import EncoderDecoder, evaluating
+from regard.tasks import Translate
 
 PRONOUNS = ("er", "sie", "es")
 SEARCHED = 50

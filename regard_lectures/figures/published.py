@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.cost.plan import PAPER, paper_training_flops, plan
-from regard.draw.colours import BLUE, MUTED, ORANGE
-from regard.draw.sheet import scientific
-from regard.explain.drawing import Board, Drawing
-from regard.explain.page import Table
+from regard import plan
+from regard.cost import PAPER_TRAINING, paper_training_flops
+from regard.draw import BLUE, MUTED, ORANGE, scientific
+from regard.explain import Board, Drawing, Table
 
 VOCAB = 37000  # sub-words shared by both languages (section 5.1 of the paper)
 STEPS = {"base": 100_000, "big": 300_000}  # section 5.2
@@ -63,7 +62,7 @@ LABELS = {
 
 def bleu() -> Drawing:
     """Draw the published table, and the two training costs computed in two ways."""
-    paper = {size: paper_training_flops(*PAPER[size]) for size in STEPS}
+    paper = {size: paper_training_flops(*PAPER_TRAINING[size]) for size in STEPS}
     plans = {
         size: plan(size, tokens=float(steps * STEP_TOKENS), vocab=VOCAB, flops=1.0)
         for size, steps in STEPS.items()

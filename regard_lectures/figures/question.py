@@ -27,17 +27,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.draw.cells import positive_scale
-from regard.draw.colours import BLUE, MUTED, ORANGE
+from regard.draw import BLUE, MUTED, ORANGE, positive_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.explain.names import in_words
-from regard.inputs.arrays import Ragged
-from regard.layers import Tap, knock_out
-from regard.layers.tap.tap import Edit, split_head
-from regard.models import GPTConfig
-from regard.models.decoder import Decoder
-from regard.models.mode import evaluating
+from regard.explain import Board, Drawing, in_words
+from regard.inputs import Ragged
+from regard.layers import Edit, Tap, knock_out, split_head
+from regard.models import Decoder, GPTConfig, evaluating
 from regard_lectures.figures.descent import Descent, draw_for_narrow
 from regard_lectures.figures.endings import (
     draw_bars,

@@ -13,11 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
-from regard.draw.sheet import scientific
-from regard.explain.drawing import Board, Drawing
-from regard.layers import Attention, Embed, Recurrent, plain_context, position_scheme
-from regard.layers.mixer import Mixer
+from regard.draw import LINE_STYLES, MUTED, LineStyle, scientific
+from regard.explain import Board, Drawing
+from regard.layers import Attention, Embed, Mixer, Recurrent, plain_context, position_scheme
 from regard_lectures.figures.costs import decades
 from regard_lectures.figures.descent import Descent
 from regard_lectures.progress import OnStep, training_progress

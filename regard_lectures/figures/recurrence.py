@@ -6,15 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.draw.cells import positive_scale
-from regard.draw.colours import LINE_STYLES
-from regard.draw.sheet import scientific
+from regard import vectors
+from regard.draw import LINE_STYLES, positive_scale, scientific
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.layers import Attention, Tap, plain_context
-from regard.layers.mixer import Mixer
-from regard.layers.recurrent import Recurrent
-from regard.vectors.store import vectors
+from regard.explain import Board, Drawing
+from regard.layers import Attention, Mixer, Recurrent, Tap, plain_context
 from regard_lectures.figures.costs import decades
 
 SENTENCE = "the animal did not cross the street because it was tired"

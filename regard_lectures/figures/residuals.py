@@ -10,8 +10,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
-from regard.explain.drawing import Board, Drawing, key_of
+from regard.draw import LINE_STYLES, MUTED, LineStyle
+from regard.explain import Board, Drawing, key_of
 from regard_lectures.figures.identity import learn_identity
 from regard_lectures.figures.training import (
     DIM,

@@ -20,10 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.draw.cells import positive_scale
-from regard.draw.sheet import scientific
+from regard.draw import positive_scale, scientific
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
+from regard.explain import Board, Drawing
 from regard.layers import (
     Attention,
     DotScore,
@@ -31,10 +30,10 @@ from regard.layers import (
     Memory,
     Recurrent,
     Tap,
+    gates_of,
     masked_softmax,
     plain_context,
 )
-from regard.layers.recurrent import as_it_is, gates_of
 from regard_lectures.figures.descent import Descent
 from regard_lectures.figures.recurrence import unrolled
 from regard_lectures.progress import OnStep, training_progress
@@ -64,7 +63,8 @@ class Gated(nn.Module):
         """The GRU's gates, (batch, n, dim) each, given the state before each token."""
         cells = self.gru.cells
         from_x = F.linear(x, cells.weight_ih_l0, cells.bias_ih_l0)  # (batch, n, 3 · dim)
-        return gates_of("gru", from_x, before, (cells.weight_hh_l0, cells.bias_hh_l0), as_it_is)
+        hidden = cells.weight_hh_l0, cells.bias_hh_l0
+        return gates_of("gru", from_x, before, hidden, lambda _, gate: gate)
 
     def forward(self, x: Tensor) -> Tensor:
         """The states of all tokens."""

@@ -16,16 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.draw.cells import positive_scale
-from regard.draw.colours import BLUE, MUTED, ORANGE, LineStyle
+from regard import Pipeline
+from regard.draw import BLUE, MUTED, ORANGE, LineStyle, positive_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.explain.look import Look
-from regard.explain.maps import AttentionMap
-from regard.explain.names import in_words
-from regard.inputs.arrays import Ragged
+from regard.explain import AttentionMap, Board, Drawing, Look, in_words
+from regard.inputs import Ragged
 from regard.layers import Positions, Tap, knock_out
-from regard.pipeline import Pipeline
 
 PRONOUNS = ("her", "him", "she", "he", "it", "them", "they", "his", "its")
 SWAPPED = {"her": "him", "him": "her", "she": "he", "he": "she", "his": "her"}

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.draw.colours import BLUE, MUTED, ORANGE
-from regard.draw.sheet import SMALLEST, points, shorten
-from regard.explain.drawing import Board, Drawing
-from regard.pipeline import Pipeline
-from regard.tasks.generate import Suggestion
+from regard import Pipeline
+from regard.draw import BLUE, MUTED, ORANGE, SMALLEST, points, shorten
+from regard.explain import Board, Drawing
+from regard.tasks import Suggestion
 
 STORY = ("upon", "a", "time")
 """The lectures' words after “Once”."""

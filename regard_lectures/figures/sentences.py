@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.data.synthetic.grammar import corpus as grammar
-from regard.draw.cells import positive_scale
-from regard.draw.colours import BLUE, MUTED, ORANGE
+from regard import Pipeline, load
+from regard.data import grammar
+from regard.draw import BLUE, MUTED, ORANGE, positive_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.explain.look import Look
-from regard.explain.names import in_words
-from regard.pipeline import Pipeline
-from regard.runs.load import load
+from regard.explain import Board, Drawing, Look, in_words
 from regard_lectures.figures.pronouns import (
     PRONOUNS,
     Carriers,

@@ -13,16 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.synthetic.scenes import make_scene
-from regard.draw.cells import Scale
-from regard.draw.colours import BLUE, sequential
-from regard.draw.sheet import SMALLEST, points
+from regard import load
+from regard.data import make_scene
+from regard.draw import BLUE, SMALLEST, Scale, points, sequential
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.explain.images.patches import patch_distances
-from regard.inputs.arrays import Dense
+from regard.explain import Board, Drawing, patch_distances
+from regard.inputs import Dense
 from regard.models import ViTConfig, build
-from regard.runs.load import load
 from regard_lectures.figures.descent import Descent
 from regard_lectures.progress import training_progress
 

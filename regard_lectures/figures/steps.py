@@ -9,14 +9,12 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from regard import Pipeline, load
+from regard.draw import write_file
 from regard.errors import InputError
-from regard.explain.drawing import Drawing, Numbers
-from regard.explain.names import in_words
-from regard.inputs.text.reader import TextReader
-from regard.pipeline import Pipeline
-from regard.recipes.shelf import shipped
-from regard.runs.load import load
-from regard.runtime.files import write_file
+from regard.explain import Drawing, Numbers, in_words
+from regard.inputs import TextReader
+from regard.recipes import shipped
 from regard_lectures.scenes import Scene, scenes_of
 from regard_lectures.slides import scene_slide, slides_page
 from regard_lectures.steps import choose_site, record
@@ -78,7 +76,7 @@ class Stepped(Drawing):
     def _rendered(self, ending: str) -> bytes:
         if not self.step:
             return render_strip(self.figure, ending)
-        from regard.draw.sheet import render
+        from regard.draw import render
 
         return render(self.figure, ending)
 

@@ -21,13 +21,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.text.corpus import Corpus
-from regard.data.text.corruption import CorruptedCorpus, Masking
-from regard.data.text.packing import Packed
-from regard.inputs.text import Tokenizer, TokensConfig, Vocabulary, learn_plain
-from regard.layers.init import draw_normal
+from regard.data import Corpus, CorruptedCorpus, Masking, Packed
+from regard.inputs import Tokenizer, TokensConfig, Vocabulary, learn_plain
+from regard.layers import draw_normal
 from regard.models import BertConfig, Encoder, build
-from regard.tasks.fill import Fill, max_text_tokens, symbols_of
+from regard.tasks import Fill, max_text_tokens, symbols_of
 from regard_lectures.figures.descent import Descent, train_on
 from regard_lectures.progress import training_progress
 

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
-from regard.explain.drawing import Board, Drawing, Numbers, key_of
+from regard.draw import LINE_STYLES, MUTED, LineStyle
+from regard.explain import Board, Drawing, Numbers, key_of
 from regard.layers import (
     BlockShape,
     Context,

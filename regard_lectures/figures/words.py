@@ -10,14 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.draw.cells import positive_scale, signed_scale
-from regard.draw.colours import BLUE, GREEN, MUTED, ORANGE, PURPLE
-from regard.draw.sheet import Chart
+from regard import vectors
+from regard.draw import BLUE, GREEN, MUTED, ORANGE, PURPLE, Chart, positive_scale, signed_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.vectors.projection import pca
-from regard.vectors.store import vectors
-from regard.vectors.table import Near
+from regard.explain import Board, Drawing
+from regard.vectors import Near, pca
 
 SHOWN = 8
 """The number of components of a vector that are drawn."""

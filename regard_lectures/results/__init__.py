@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from regard.runtime.files import write_file
+from regard.draw import write_file
 
 
 def stored(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:

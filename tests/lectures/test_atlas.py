@@ -17,7 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.cost.sizes import ROWS, table
+from regard.cost.sizes import PUBLISHED_MODELS, table
 from regard.draw.sheet import TEXT, style, wrap
 from regard.errors import InputError, WriteError
 from regard.explain.drawing import Drawing
@@ -298,7 +298,7 @@ def test_gophers_price_is_a_dollar_for_each_hour_of_each_chip():
 
 def test_the_size_table_is_also_text():
     lines = table().splitlines()
-    assert [line.split()[0] for line in lines[1:12]] == [row.name for row in ROWS]
+    assert [line.split()[0] for line in lines[1:12]] == [row.name for row in PUBLISHED_MODELS]
     assert all("comp" in lines[0] and "  " in line for line in lines[:12])
     assert "280B" in lines[11]
     # the lecture has no price of its own but Gopher's: both costs are ours
