@@ -144,8 +144,8 @@ def lecture(
 
     folder = Path(f"lecture-{talk.name}") if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = [each for slide in chosen for each in slide.commands]
-    first = [each for command in wanted for each in lectures.needed_first(command)]
+    wanted = [command for slide in chosen for command in slide.commands]
+    first = [earlier for command in wanted for earlier in lectures.needed_first(command)]
     commands = list(dict.fromkeys([*first, *wanted]))
     shown = {}
 

@@ -89,8 +89,8 @@ def stack(kind: str, layers: int, dim: int, kernel: int, reach: int) -> Layer:
         return ctx
 
     def apply(x: Tensor) -> Tensor:
-        for place, layer in enumerate(parts):
-            step = kernel**place if kind == DILATED else 1
+        for depth, layer in enumerate(parts):
+            step = kernel**depth if kind == DILATED else 1
             if step < len(x):  # a wider one sees zeros only
                 x = dilated(layer, step)(x) if step > 1 else layer(x, context(len(x)))
         return x
@@ -170,12 +170,12 @@ def _draw(
     styles = dict(zip(KINDS, LINE_STYLES, strict=True))
     with Board(caption, (1, 1), details) as board:
         board.legend(styles)
-        places = (
+        panels = (
             (f"tokens seen, of {length}", seen, expected),
             (f"tokens with {SHARE:.0%} of the gradient", most, most),
         )
-        for place, (heading, points, lines) in enumerate(places):
-            axes = board.chart(place, heading, "layers", "")
+        for panel, (heading, points, lines) in enumerate(panels):
+            axes = board.chart(panel, heading, "layers", "")
             for kind, style in styles.items():
                 axes.curve(depths, lines[kind], style=style)
                 axes.curve(depths, points[kind], style=LineStyle(style.colour, "none"),
