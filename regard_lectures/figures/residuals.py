@@ -86,9 +86,9 @@ def residuals(numbers: dict[str, Any], layers: int, steps: int, rate: float, see
 
 
 def _draw_identity(
-    board: Board, place: int, depths: list[int], plain: list[float], residual: list[float]
+    board: Board, panel: int, depths: list[int], plain: list[float], residual: list[float]
 ) -> None:
-    axes = board.chart(place, "learning the identity", "layers", "error left")
+    axes = board.chart(panel, "learning the identity", "layers", "error left")
     for name, values, style in (
         ("plain", plain, LINE_STYLES[2]),
         ("residual", residual, LINE_STYLES[0]),

@@ -45,28 +45,28 @@ TELLING = {"model": 0.0, "published params": 0.47, "computed params": 0.65, "com
 def _draw_table(board: Board, columns: dict[str, list[Any]]) -> None:
     """Draw the columns of `TELLING`, and add the whole table to the page."""
     rows = format_sizes(columns)
-    places = [SIZE_COLUMNS.index(name) for name in TELLING]
+    indices = [SIZE_COLUMNS.index(name) for name in TELLING]
     heads = [("\n".join(name.rsplit(" ", 1)), end) for name, end in TELLING.items()]
     heads[-1] = ("computed\ncost", 1.0)
-    board.table(0, "", heads, [[row[place] for place in places] for row in rows])
+    board.table(0, "", heads, [[row[index] for index in indices] for row in rows])
     whole = [(*row, note or "") for row, note in zip(rows, columns["notes"], strict=True)]
     board.tables.append(Table((*SIZE_COLUMNS, "note"), whole, "The whole table."))
 
 
 def _draw_growth(board: Board, columns: dict[str, list[Any]]) -> None:
     axes = board.chart(1, "larger and larger", "parameters", "training FLOPs")
-    found = zip(
+    points = zip(
         PUBLISHED_MODELS, columns["parameters_computed"], columns["parameters_published"],
         columns["flops_computed"], strict=True,
     )  # fmt: skip
-    for row, computed, published, flops in found:
+    for row, computed, published, flops in points:
         axes.plot(published, flops, "s", color=MUTED, markersize=11, markerfacecolor="none")
         colour, mark = (BLUE, "o") if row.chips else (ORANGE, "^")
         axes.plot(computed, flops, mark, color=colour, markersize=7)
         if row.name in LABELS:
             side, across, up = LABELS[row.name]
-            place = (computed, flops)
-            axes.write_beside(place, row.name, xytext=(across, up), ha=side, color=MUTED)
+            point = (computed, flops)
+            axes.write_beside(point, row.name, xytext=(across, up), ha=side, color=MUTED)
     axes.log_axis("x", [1e8, 1e9, 1e10, 1e11])
     axes.log_axis("y", [1e18, 1e20, 1e22, 1e24])
     axes.set_xlim(2e7, 3e13)

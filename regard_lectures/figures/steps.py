@@ -47,7 +47,7 @@ class Stepped(Drawing):
     ) -> None:
         self.name, self.title, self.caption, self.numbers = "", title, caption, numbers
         self.scenes, self.step = scenes, step
-        self.details = " ".join(f"{each.title}: {each.explanation}" for each in scenes)
+        self.details = " ".join(f"{scene.title}: {scene.explanation}" for scene in scenes)
         self.tables, self.paper = [], False
 
     @cached_property
@@ -102,7 +102,7 @@ def steps(  # noqa: PLR0913 (each is something that a person may set)
     """Record one word in one head, from the layer's input x to its output."""
     pipeline, read, site = _opened(model, text, part, layer, head)
     task = pipeline.task.task_for(read)
-    found = record(
+    recorded = record(
         task,
         pipeline.model,
         read,
@@ -112,15 +112,15 @@ def steps(  # noqa: PLR0913 (each is something that a person may set)
         decode=pipeline.decoding(),
         target=target or None,
     )
-    scenes = scenes_of(found)
+    scenes = scenes_of(recorded)
     number = _number(step, scenes)
-    caption = f"“{found.label}” in “{read}”: {in_words(f'{site}.{head}')} of {pipeline.name}."
+    caption = f"“{recorded.label}” in “{read}”: {in_words(f'{site}.{head}')} of {pipeline.name}."
     numbers = {
         "model": pipeline.name,
         "text": read,
-        **found.to_json(matrices={"auto": None, "all": True, "none": False}[matrices]),
+        **recorded.to_json(matrices={"auto": None, "all": True, "none": False}[matrices]),
     }
-    caption = f"{caption} {found.remarks}".strip()
+    caption = f"{caption} {recorded.remarks}".strip()
     return Stepped("Attention, step by step", caption, scenes, numbers, number)
 
 

@@ -124,12 +124,12 @@ def sentence(
 
 def sentences(count: int, seed: int | str, frames: Sequence[str] = FRAMES) -> list[tuple[str, str]]:
     """Distinct sentences with their topics, which alternate."""
-    dice, found = random.Random(f"{seed} topics"), dict[str, str]()
+    dice, topic_of = random.Random(f"{seed} topics"), dict[str, str]()
     topics = list(TOPICS)
-    while len(found) < count:
-        topic = topics[len(found) % len(topics)]
-        found.setdefault(sentence(dice, topic, frames=frames), topic)
-    return list(found.items())
+    while len(topic_of) < count:
+        topic = topics[len(topic_of) % len(topics)]
+        topic_of.setdefault(sentence(dice, topic, frames=frames), topic)
+    return list(topic_of.items())
 
 
 @dataclass(frozen=True, eq=False)
