@@ -19,7 +19,7 @@ from regard.data.text.files import load_pairs
 from regard.recipes import recipe as recipes
 from regard.runtime.device import cores
 from regard.runtime.files import write_file
-from regard.tasks.measures.bleu import score
+from regard.tasks.measures.bleu import score_translations
 from regard.train.log import read_metrics
 
 CASED = ("en-de",)
@@ -69,7 +69,7 @@ def choose_penalty(
         texts = pipeline.translate(
             [pair.source for pair in valid], length_penalty=penalty, allow_unknown=True
         )
-        scores[penalty] = score(texts, references, lowercase=lowercase).bleu
+        scores[penalty] = score_translations(texts, references, lowercase=lowercase).bleu
         print(f"validation BLEU {scores[penalty]:.2f} at length penalty {penalty}", flush=True)
     return max(scores, key=lambda penalty: scores[penalty]), scores
 

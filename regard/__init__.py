@@ -22,6 +22,8 @@ _PUBLIC = {
     "vocabulary": "regard.runs.load",
     "vectors": "regard.vectors.store",
     "train": "regard.runs.train",
+    "RunStart": "regard.runs.start",
+    "setup": "regard.runtime.device",
     "plan": "regard.cost.plan",
     "show": "regard_lectures",
     "watch": "regard.watch",

@@ -156,9 +156,7 @@ def test_the_site_is_built_without_a_warning_and_asks_nothing_of_the_network(tmp
         assert not addresses, f"{page.name}: {addresses}"
     api = (tmp_path / "site" / "api").glob("*.html")
     names = "".join(page.read_text() for page in api)
-    layer_names = {name for name, value in vars(layers).items()
-           if getattr(value, "__module__", "").startswith("regard.layers")}  # fmt: skip
-    for name in {*public, *layer_names} - {"__version__"}:
+    for name in {*public, *layers.__all__} - {"__version__", "POSITIONS"}:
         assert f'id="regard.{name}"' in names or f'id="regard.layers.{name}"' in names, name
 
 

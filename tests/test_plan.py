@@ -11,7 +11,13 @@ import torch
 
 import regard
 from regard.cost.names import RECIPES, published_models
-from regard.cost.plan import PAPER, measure_rate, paper_training_flops, plan, training_flops
+from regard.cost.plan import (
+    PAPER_TRAINING,
+    measure_rate,
+    paper_training_flops,
+    plan,
+    training_flops,
+)
 from regard.errors import InputError
 from regard.inputs.arrays import Ragged
 from regard.models import SIZES, TransformerConfig, build
@@ -43,7 +49,7 @@ def test_base_is_the_papers():
 
 
 def test_the_published_training_costs_are_reproduced():
-    base, big = (paper_training_flops(*PAPER[size]) for size in ("base", "big"))
+    base, big = (paper_training_flops(*PAPER_TRAINING[size]) for size in ("base", "big"))
     assert base == pytest.approx(3.3e18, rel=0.02)
     assert big == pytest.approx(2.3e19, rel=0.02)
 
@@ -60,7 +66,7 @@ def test_our_count_of_the_papers_trainings_is_the_textbooks(size, dim, hidden, s
     expected = 6 * side * (source + target + products)
     assert training_flops(size, 2 * side, length=length) == pytest.approx(expected, rel=1e-9)
     # Less than what the paper's GPUs could have done, and not absurdly less.
-    assert 0.2 < expected / paper_training_flops(*PAPER[size]) < 0.5
+    assert 0.2 < expected / paper_training_flops(*PAPER_TRAINING[size]) < 0.5
 
 
 def test_the_published_cost_stands_only_beside_the_same_training():

@@ -32,7 +32,7 @@ from regard.recipes.recipe import Recipe, RecipeFormat
 from regard.runs.load import load
 from regard.runs.train import train
 from regard.runtime.files import read_json, write_file
-from regard.tasks.measures.bleu import score
+from regard.tasks.measures.bleu import score_translations
 from regard.tasks.measures.translators import BIN, Result
 from regard.train.log import read_metrics
 
@@ -245,7 +245,7 @@ def measure(pipeline: Pipeline, run: Path) -> Result:
         minutes=max(line["seconds"] for line in metrics if "seconds" in line) / 60,
         targets_per_second=speeds[len(speeds) // 2],
         sentences_per_second=len(pairs) / seconds,
-        bleu=score(hypotheses, [pair.references for pair in pairs]).bleu,
+        bleu=score_translations(hypotheses, [pair.references for pair in pairs]).bleu,
         by_length=bleu_by_length(pairs, hypotheses),
         curve=[
             (line["step"], line["validation_loss"]) for line in metrics if "validation_loss" in line
@@ -268,7 +268,7 @@ def bleu_by_length(
     rows = []
     for most, indices in sorted(groups.items()):
         references = [pairs[index].references for index in indices]
-        bleu = score([hypotheses[index] for index in indices], references).bleu
+        bleu = score_translations([hypotheses[index] for index in indices], references).bleu
         rows.append((most, len(indices), bleu))
     return rows
 

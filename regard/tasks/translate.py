@@ -42,7 +42,7 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
 from regard.tasks.base_task import BaseTask, Prepared, Settings
 from regard.tasks.head_batches import HeadBatch, of_tokens
-from regard.tasks.measures.bleu import score
+from regard.tasks.measures.bleu import score_translations
 from regard.tasks.measures.report import ExampleSet, Scoring, Selection
 from regard.tasks.measures.translation import Evaluation, SetReport, TranslationReport
 from regard.tasks.measures.unknown import Unknown, check_known
@@ -276,7 +276,7 @@ class Translate(WritingTask):
         return Evaluation(
             measured["loss"],
             measured["perplexity"],
-            score(hypotheses, right, lowercase=lowercase),
+            score_translations(hypotheses, right, lowercase=lowercase),
             tuple(hypotheses),
             Unknown.of(self.vocabulary.source, sources),
             Unknown.of(self.vocabulary.target, [pair.target for pair in single]),

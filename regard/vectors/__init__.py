@@ -4,3 +4,22 @@
 `projection.py` draws a map in the plane, `scores.py` evaluates on analogies and human similarity
 scores, `training.py` trains vectors on plain text.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from regard.runtime.lazy import homes_of, lazy_getattr
+
+if TYPE_CHECKING:
+    from regard.vectors.projection import pca as pca
+    from regard.vectors.table import Neighbour as Neighbour
+
+_HOMES = homes_of(
+    {
+        "regard.vectors.projection": "pca",
+        "regard.vectors.table": "Neighbour",
+    }
+)
+__all__ = [*_HOMES]
+__getattr__ = lazy_getattr(__name__, _HOMES)

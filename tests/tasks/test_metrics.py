@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from regard.tasks.measures.bleu import by_length, score
+from regard.tasks.measures.bleu import by_length, score_translations
 
 HYPOTHESES = ["the cat sat on the mat", "a dog", "one two three four five"]
 REFERENCES = ["the cat sat on a mat", "a dog", "one two three five four"]
 
 
 def test_scores_are_sacrebleu_s() -> None:
-    scores = score(HYPOTHESES, REFERENCES)
+    scores = score_translations(HYPOTHESES, REFERENCES)
     bleu, chrf = (
         measure(HYPOTHESES, [REFERENCES]).score
         for measure in (sacrebleu.corpus_bleu, sacrebleu.corpus_chrf)
@@ -32,7 +32,7 @@ def test_scores_are_sacrebleu_s() -> None:
 
 
 def test_lowercase_is_in_the_signature() -> None:
-    scores = score(["THE CAT SAT DOWN"], ["the cat sat down"], lowercase=True)
+    scores = score_translations(["THE CAT SAT DOWN"], ["the cat sat down"], lowercase=True)
     assert scores.bleu == pytest.approx(100)
     assert "case:lc" in scores.bleu_signature
 
@@ -40,7 +40,7 @@ def test_lowercase_is_in_the_signature() -> None:
 def test_each_sentence_may_have_several_references() -> None:
     several = [("a cat sat", REFERENCES[0]), ("a dog",), ("one two three four five", "x", "y")]
     streams = [[texts[i] if i < len(texts) else None for texts in several] for i in range(3)]
-    scores = score(HYPOTHESES, several)
+    scores = score_translations(HYPOTHESES, several)
     assert scores.bleu == pytest.approx(sacrebleu.corpus_bleu(HYPOTHESES, streams).score, abs=1e-3)
     assert scores.chrf == pytest.approx(sacrebleu.corpus_chrf(HYPOTHESES, streams).score, abs=1e-3)
     assert scores.exact == pytest.approx(200 / 3, abs=1e-3)
@@ -68,5 +68,7 @@ def test_real_systems_get_their_published_scores() -> None:
 
     golden = json.loads(read("sacrebleu_golden.json.gz"))
     references = read("newstest2017.en-de.ref.de.gz").splitlines()
-    scores = score(read("newstest2017.uedin-nmt.4722.en-de.de.gz").splitlines(), references)
+    scores = score_translations(
+        read("newstest2017.uedin-nmt.4722.en-de.de.gz").splitlines(), references
+    )
     assert f"{scores.bleu:.1f}" in json.dumps(golden)

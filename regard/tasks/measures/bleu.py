@@ -20,7 +20,7 @@ class Scores:
     chrf_signature: str
 
 
-def score(
+def score_translations(
     hypotheses: Sequence[str],
     references: Sequence[str] | Sequence[Sequence[str]],
     *,
@@ -34,7 +34,7 @@ def score(
         lowercase: Whether to score without regard to case.
 
     Example:
-        >>> score(["Das Tier ist müde."], ["Das Tier ist müde."]).bleu
+        >>> score_translations(["Das Tier ist müde."], ["Das Tier ist müde."]).bleu
         100.0
     """
     from sacrebleu.metrics.bleu import BLEU  # slow to import, so imported only when used
@@ -87,6 +87,6 @@ def by_length(
         high = edges[group + 1] - 1 if group + 1 < len(edges) else max(words)
         chosen = [i for i, count in enumerate(words) if low <= count <= high]
         right = [references[i] for i in chosen]
-        bleu = score([hypotheses[i] for i in chosen], right, lowercase=lowercase).bleu
+        bleu = score_translations([hypotheses[i] for i in chosen], right, lowercase=lowercase).bleu
         rows.append((f"{low}–{high}" if high > low else str(low), len(chosen), bleu))
     return rows

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.text.pairs import Pair
-from regard.tasks.measures.bleu import Scores, by_length, score
+from regard.tasks.measures.bleu import Scores, by_length, score_translations
 from regard.tasks.measures.report import Curve, Report
 from regard.tasks.measures.unknown import Unknown
 
@@ -68,7 +68,7 @@ class SetReport:
             chosen = [i for i, pair in enumerate(pairs) if tag in pair.tags]
             texts = [self.evaluation.hypotheses[i] for i in chosen]
             right = [pairs[i].references for i in chosen]
-            scores = score(texts, right, lowercase=self.evaluation.lowercase)
+            scores = score_translations(texts, right, lowercase=self.evaluation.lowercase)
             rows.append((tag, len(chosen), scores.bleu, scores.exact))
         return rows
 
@@ -85,7 +85,7 @@ class SetReport:
     @cached_property
     def pronouns(self) -> float | None:
         """Percentage of right pronouns; None if the data has no pairs tagged `pronoun`."""
-        return pronouns(self.pairs, self.evaluation.hypotheses)
+        return pronoun_accuracy(self.pairs, self.evaluation.hypotheses)
 
     def to_json(self) -> dict[str, Any]:
         """All numbers; one line of `regard eval --json`."""
@@ -171,7 +171,7 @@ class TranslationReport(Report):
         return {report.name: report.lengths for report in self.sets}
 
 
-def pronouns(pairs: Sequence[Pair], hypotheses: Sequence[str]) -> float | None:
+def pronoun_accuracy(pairs: Sequence[Pair], hypotheses: Sequence[str]) -> float | None:
     """Percentage of pairs tagged `pronoun` with the right pronoun; None without such pairs."""
     from regard.data.synthetic.grammar import corpus as grammar
 

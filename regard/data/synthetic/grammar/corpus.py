@@ -24,7 +24,7 @@ from itertools import islice
 
 from regard.data.config import LONGEST
 from regard.data.synthetic.grammar.frames import DECIDING, Frames
-from regard.data.synthetic.grammar.gloss import gloss, word_for_word
+from regard.data.synthetic.grammar.gloss import translate_words, word_for_word
 from regard.data.synthetic.grammar.lexicon import (
     ADJECTIVES,
     DATIVE,
@@ -40,7 +40,7 @@ from regard.data.synthetic.grammar.sentences import Clause, Linked, pair
 from regard.data.text.pairs import Pair, Splits
 from regard.errors import InputError
 
-__all__ = ["DEMO", "gloss", "pronoun_is_right", "sample", "splits", "word_for_word"]
+__all__ = ["DEMO", "pronoun_is_right", "sample", "splits", "translate_words", "word_for_word"]
 
 LONGEST_TEST = 26
 """The most English words in a sentence of the "long" test."""

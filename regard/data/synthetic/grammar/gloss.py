@@ -63,7 +63,7 @@ def word_for_word() -> dict[str, str]:
     return words
 
 
-def gloss(source: str) -> str:
+def translate_words(source: str) -> str:
     """Translate word for word.
 
     Args:
@@ -73,7 +73,7 @@ def gloss(source: str) -> str:
         The German words in the English order, with the initial capital and the punctuation.
 
     Example:
-        >>> gloss("The animal crossed the street.")
+        >>> translate_words("The animal crossed the street.")
         'Die Tier überquerte die Straße.'
     """
     words = word_for_word()
