@@ -187,7 +187,7 @@ def _draw(name: str, text: str | None, models: dict[str, Pipeline]) -> Drawing:
             f"scene {name}",
             got=f"{given[0]}, which cannot {scene.verb}" if given else f"no {ours} on the shelf",
             expected=f"a model that can {scene.verb}",
-            fix=f"model={ours}" if ours in shipped() else "name one of your own: model=PLACE",
+            fix=f"model={ours}" if ours in shipped() else "name one of your own: model=MODEL",
         )
     pipeline = models[scene.verb]
     read = scene.sentence if text is None else text

@@ -186,5 +186,5 @@ def _check(pipeline: Pipeline, text: str) -> None:
             f"{pipeline.name} does not know",
             got=", ".join(unknown),
             expected="words of its vocabulary",
-            fix="other words, or another model: model=PLACE",
+            fix="other words, or another model: model=MODEL",
         )
