@@ -40,7 +40,7 @@ from regard.layers.positions import position_scheme as position_scheme
 from regard.layers.positions import sinusoid as sinusoid
 from regard.layers.recurrent import Recurrent as Recurrent
 from regard.layers.recurrent import gates_of as gates_of
-from regard.layers.recurrent_attention import AttentiveBlock as AttentiveBlock
+from regard.layers.recurrent_attention import AttentionCell as AttentionCell
 from regard.layers.relative import RelativeBias as RelativeBias
 from regard.layers.relative import RelativeBiasNet as RelativeBiasNet
 from regard.layers.state import KVCache as KVCache
@@ -58,7 +58,7 @@ __all__ = [
     "POSITIONS",
     "AdditiveScore",
     "Attention",
-    "AttentiveBlock",
+    "AttentionCell",
     "Block",
     "BlockShape",
     "Buckets",
@@ -128,4 +128,4 @@ def plain_context(
     layout = Layout(numbers)
     even = None if layout.even else layout.lengths
     mask = Mask(causal=causal, key_lengths=even, query_lengths=even)
-    return Context(layout, layout.where, mask, Positions(), tap=tap)
+    return Context(layout, layout.positions, mask, Positions(), tap=tap)
