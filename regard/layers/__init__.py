@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
+from typing import TYPE_CHECKING
 
 from regard.errors import InputError
 from regard.kernels.dropout import Dropout as Dropout
@@ -129,3 +130,12 @@ def plain_context(
     even = None if layout.even else layout.lengths
     mask = Mask(causal=causal, key_lengths=even, query_lengths=even)
     return Context(layout, layout.positions, mask, Positions(), tap=tap)
+
+
+if not TYPE_CHECKING:  # else every name would pass the type checker
+
+    def __getattr__(name: str) -> object:
+        """Says the new name of a class that was renamed."""
+        if name == "AttentiveBlock":
+            raise ImportError("regard.layers.AttentiveBlock is now regard.layers.AttentionCell")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
