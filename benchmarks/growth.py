@@ -15,7 +15,7 @@ from benchmarks.peers import marian, naive
 from benchmarks.training import MARIAN
 from regard.cost.count import parameters
 from regard.models import TransformerConfig
-from regard.models.meta_model import sketch
+from regard.models.meta_model import meta_model
 
 ATTENTION = (1024, 2048, 4096, 8192, 16384)
 NAIVE_UP_TO = 4096
@@ -83,7 +83,7 @@ def of_model(chosen: Settings, dim: int) -> Experiment:
         norm_place="post",
     )
     vocab = 400 if chosen.quick else VOCAB
-    size = sum(parameters(sketch(config, vocab, vocab)).values())
+    size = sum(parameters(meta_model(config, vocab, vocab)).values())
     return step(chosen, config, 1024, LENGTH, Point("A training step by model", "parameters", size))
 
 

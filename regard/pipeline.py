@@ -29,7 +29,7 @@ from regard.inputs.text import Processor, Token, Vocabulary
 from regard.inputs.text.reader import are_texts, is_ids
 from regard.layers import Edit, Tap
 from regard.layers import knock_out as knocked_out
-from regard.layers.tap.without import without
+from regard.layers.tap.without_head import without_head
 from regard.models import Model, describe
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
@@ -507,7 +507,7 @@ class Pipeline:
         from regard.explain.look import look_of
 
         self.reader.check("look", [text], are_texts)
-        if (target is not None or decode) and self.model.config.sides == 1:
+        if (target is not None or decode) and not self.model.config.has_target:
             raise InputError(
                 "look", got="a target or a search", expected="a text alone, for a single stack"
             )
@@ -701,7 +701,7 @@ class Pipeline:
 
     def _model(self, removed: Sequence[str]) -> Any:
         """The model; if heads are named in `removed`, a version of it without them."""
-        return without(self.model, _as_sequence(removed)) if removed else self.model
+        return without_head(self.model, _as_sequence(removed)) if removed else self.model
 
     def __repr__(self) -> str:
         size = f"{self.parameters:,} parameters"

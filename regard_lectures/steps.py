@@ -252,7 +252,7 @@ def record(
         InputError: If the text cannot be encoded, or the word is not in it.
     """
     settings: dict[str, Any] = {"decode": decode, "allow_unknown": False}
-    searched = model.config.sides == 2 and target is None
+    searched = model.config.has_target and target is None
     if searched:  # decode a target first, then run source and target in one pass
         target = task.trace(model, text, Tap(), target=None, **settings).output or ""
     layer = next(

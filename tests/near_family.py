@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from regard.models.config import DecoderConfig, Sizes
-from regard.models.families.family import Family, Named
+from regard.models.families.family import Family, PublishedModel
 
 
 class NearConfig(DecoderConfig):
@@ -42,5 +42,9 @@ FAMILY = Family(
     NearConfig,
     build,
     task="generate",
-    named={"near-little": Named({"family": "near", "size": "little"}, vocab=300, lengths=(48,))},
+    named={
+        "near-little": PublishedModel(
+            {"family": "near", "size": "little"}, vocab=300, lengths=(48,)
+        )
+    },
 )

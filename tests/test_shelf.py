@@ -14,7 +14,7 @@ import pytest
 from regard.cost.count import parameters
 from regard.data import sources
 from regard.errors import InputError
-from regard.models.meta_model import sketch
+from regard.models.meta_model import meta_model
 from regard.recipes import recipe as recipes
 from regard.recipes.shelf import CARD, bytes_of, card_of, is_model, shipped
 from regard.runs.load import load, outline
@@ -63,7 +63,7 @@ def test_the_card_of_every_entry_is_complete_and_its_size_is_right(name):
     assert (card.recipe in recipes.shipped()) if is_model(entry) else card.recipe is None
     if is_model(entry):
         recipe, sizes = outline(name)
-        assert card.parameters == sum(parameters(sketch(recipe.model, *sizes)).values())
+        assert card.parameters == sum(parameters(meta_model(recipe.model, *sizes)).values())
 
 
 def test_the_shelf_is_small():

@@ -23,7 +23,7 @@ from regard.data.text.labelled import read_labelled
 from regard.errors import InputError
 from regard.inputs.arrays import Ragged
 from regard.layers import Tap, knock_out
-from regard.layers.tap.without import without
+from regard.layers.tap.without_head import without_head
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
 from regard.runs.evaluate import first_try
@@ -346,14 +346,14 @@ def test_without_heads_a_model_computes_what_a_tap_makes_of_it(folders):
     with torch.no_grad():
         for model in (p.model, p.quantised().model):
             expected = model(ids, tap)
-            twin = without(model, gone)
+            twin = without_head(model, gone)
             assert torch.equal(twin(ids), expected)
             assert not torch.equal(model(ids), expected)
-        every = without(p.model, ["decoder.*.self.1"])
+        every = without_head(p.model, ["decoder.*.self.1"])
         tap = Tap(edits=[knock_out("decoder.0.self.1"), knock_out("decoder.1.self.1")])
         assert torch.equal(every(ids), p.model(ids, tap))
     shared = dict(p.model.named_parameters())
-    twin = without(p.model, gone)
+    twin = without_head(p.model, gone)
     assert all(parameter is shared[name.replace(".out.out.", ".out.")]
                for name, parameter in twin.named_parameters())  # fmt: skip
     written = "".join(p.write("the cat", max_length=5, knock_out=gone))
@@ -484,7 +484,7 @@ def test_heads_of_encoders_and_of_a_restorer(regard, folders, tmp_path, task):
         examples = read_labelled(name, task)[0]
         before = p.measure(examples).overall["loss"]
         for row in (rows[0], rows[-1]):
-            p.model = without(load(folder).model, [row["head"]])
+            p.model = without_head(load(folder).model, [row["head"]])
             after = p.measure(examples).overall["loss"]
             # an answer's loss here is of both its ends together
             assert row["effect"] == pytest.approx(after - before, abs=1e-5)

@@ -16,7 +16,7 @@ from benchmarks.measure.results import Bar
 from benchmarks.measure.work import WorkFile
 from regard.cost.count import forward_flops
 from regard.models import ViTConfig
-from regard.models.meta_model import sketch
+from regard.models.meta_model import meta_model
 
 IMAGES = (1, 8)
 """The numbers of images classified at once."""
@@ -47,7 +47,7 @@ class ImageWork(WorkFile):
         config = self.config
         patches = config.image[0] * config.image[1] // config.patch**2
         length = patches + int(config.class_token)
-        return float(sum(forward_flops(sketch(config), length).values()))
+        return float(sum(forward_flops(meta_model(config), length).values()))
 
 
 def random_images(model: dict[str, Any], count: int) -> npt.NDArray[np.float32]:

@@ -18,7 +18,7 @@ from benchmarks.measure.work import WorkFile, like_multi30k
 from regard.cost.count import forward_flops
 from regard.inputs.text.kinds import BEGIN, END
 from regard.models.config import ModelConfig
-from regard.models.meta_model import sketch
+from regard.models.meta_model import meta_model
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class TextWork(WorkFile):
 
     def flops(self, *, unread: int = 0) -> float:
         """FLOPs of a forward pass over all texts, each without its last `unread` tokens."""
-        model = sketch(self.config, self.vocab)
+        model = meta_model(self.config, self.vocab)
         cost = cache(lambda length: sum(forward_flops(model, length).values()))
         return float(sum(cost(len(text) - unread) for text in self.texts))
 
@@ -48,7 +48,7 @@ class TextWork(WorkFile):
         Tables of embeddings and positions, of which one row is read, do not count.
         """
         # The output's matrix may be that of the embedding, which has two names then.
-        named = sketch(self.config, self.vocab).named_parameters(remove_duplicate=False)
+        named = meta_model(self.config, self.vocab).named_parameters(remove_duplicate=False)
         tables = ("embed.weight", "positions.table")
         return sum(w.numel() for name, w in named if w.dim() == 2 and not name.endswith(tables))
 

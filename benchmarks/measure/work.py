@@ -26,7 +26,7 @@ from regard.inputs.text import TokensConfig, Vocabulary, learn
 from regard.inputs.text.kinds import BEGIN, END, PAD, SPECIAL
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
-from regard.models.meta_model import sketch
+from regard.models.meta_model import meta_model
 from regard.runtime.files import write_file
 
 Ids = tuple[list[int], list[int]]
@@ -76,7 +76,7 @@ class Work(WorkFile):
 
     def flops(self, case: str) -> float:
         """Training FLOPs per real target token of a case; padding does not count."""
-        model = sketch(self.config, self.source_vocab, self.target_vocab)
+        model = meta_model(self.config, self.source_vocab, self.target_vocab)
         cost = cache(lambda source, target: sum(forward_flops(model, source, target).values()))
         lengths = [(len(s), len(t) + 1) for batch in self.batches[case] for s, t in batch]
         total = sum(cost(source, target) for source, target in lengths)

@@ -200,7 +200,7 @@ class VerbCall:
 
     def _echoes_prompt(self) -> bool:
         """Whether the answer is printed after its item; not for an encoder-decoder."""
-        goes_on = self.pipeline.model.config.sides == 1
+        goes_on = not self.pipeline.model.config.has_target
         return self.verb.echoes_prompt and goes_on and not self.quiet
 
 

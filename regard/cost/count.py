@@ -1,7 +1,7 @@
 """Counts what a model needs: parameters, FLOPs, activations, and the key-value cache.
 
 A config or model of any family and the lengths of texts come in (source and target, or the only
-text); counts go out. No memory is allocated: `sketch` builds the real model on the meta device,
+text); counts go out. No memory is allocated: `meta_model` builds the real model on the meta device,
 whose tensors have shapes but no data.
 """
 
@@ -17,6 +17,7 @@ from regard.layers import VocabularyHead
 from regard.layers.convolution_2d import Convolution2d
 from regard.layers.mlp import ACTIVATIONS
 from regard.models.config import BlocksConfig, EncoderConfig, ModelConfig
+from regard.models.families.images import ConvolutionalConfig
 from regard.models.model import Model
 
 TRAINING = 3
@@ -68,8 +69,8 @@ def parameters(model: Model) -> dict[str, int]:
 
     Example:
         >>> from regard.models import GPTConfig
-        >>> from regard.models.meta_model import sketch
-        >>> sum(parameters(sketch(GPTConfig(size="gpt2"), 50257)).values())
+        >>> from regard.models.meta_model import meta_model
+        >>> sum(parameters(meta_model(GPTConfig(size="gpt2"), 50257)).values())
         124439808
     """
     counts: dict[str, int] = {}
@@ -138,7 +139,8 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
     config = model.config
     parts = ("embed", "encoder", "decoder", "attention products", "task heads", "output")
     counts = dict.fromkeys(parts, 0)
-    tokens = {"encoder": lengths[0] if config.by_token else 1, "decoder": lengths[-1]}
+    once = isinstance(config, ConvolutionalConfig)  # its dense layers are applied once to an image
+    tokens = {"encoder": 1 if once else lengths[0], "decoder": lengths[-1]}
     tokens["embed"] = lengths[0] - getattr(config, "tokens_before", 0)  # patches
     tokens |= _head_tokens(config, lengths[-1], targets)
     for name, module in model.named_modules():
@@ -146,7 +148,7 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
         if isinstance(module, VocabularyHead):
             counts["output"] += 2 * targets * module.weight.numel()
         elif isinstance(module, Convolution2d):  # at each place of its output
-            counts[top] += 2 * module.places * module.weight.numel()
+            counts[top] += 2 * module.output_cells * module.weight.numel()
         elif isinstance(module, nn.Linear | nn.RNNBase | nn.Conv1d):
             part = top if top in counts else "task heads"
             of_source = name.endswith("cross_attention.key_value")
@@ -193,12 +195,10 @@ def activation_floats(config: ModelConfig, *lengths: int, targets: int | None = 
         targets: The number of tokens in the loss; None: all tokens of the last text.
     """
     targets = lengths[-1] if targets is None else targets
-    own = config.kept_numbers(lengths, targets)
-    return (
-        own
-        if own is not None
-        else _activations_of_blocks(cast(BlocksConfig, config), lengths, targets)
-    )
+    floats = config.activation_floats(lengths, targets)
+    if floats is not None:
+        return floats
+    return _activations_of_blocks(cast(BlocksConfig, config), lengths, targets)
 
 
 def _activations_of_blocks(config: BlocksConfig, lengths: Sequence[int], targets: int) -> int:
@@ -217,13 +217,13 @@ def _activations_of_blocks(config: BlocksConfig, lengths: Sequence[int], targets
         feed_forward = 0
     ends = noise + 2 * dim  # the embedding's dropout; the output of the stack and its norm
     ends += dim if config.embedding_norm else 0
-    own, cross = _stored_weights(config)
+    self_weights, cross = _stored_weights(config)
     masks = getattr(config, "masked", False)
     # the input of the loss; for masked tokens also W x, f(W x) and its norm
     total = targets * dim * (4 if masks else 1)
-    for _, layers, tokens, memory in config.readings(lengths):
+    for _, layers, tokens, memory in config.stack_inputs(lengths):
         linear = tokens * (layers * (attention + keys_values + feed_forward) + ends)
-        total += linear + own * layers * tokens**2
+        total += linear + self_weights * layers * tokens**2
         if memory:
             total += layers * (tokens * attention + memory * keys_values + cross * tokens * memory)
     return total
@@ -243,14 +243,14 @@ def cache_floats(config: ModelConfig, *, rows: int, length: int, source: int = 0
         length: The maximal number of tokens of a hypothesis.
         source: The number of tokens of the source, whose keys and values all hypotheses share.
     """
-    own = config.held_numbers(rows, length, source)
-    if own is not None:
-        return own
-    readings = config.readings((source, length)[-config.sides :])
+    floats = config.state_floats(rows, length, source)
+    if floats is not None:
+        return floats
+    inputs = config.stack_inputs((source, length)[-1 - config.has_target :])
     width = _kv_dim(cast(BlocksConfig, config))
     return sum(
         layers * 2 * width * (rows * tokens + memory)
-        for stack, layers, tokens, memory in readings
+        for stack, layers, tokens, memory in inputs
         if stack == "decoder"
     )
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from regard.errors import NEAREST, InputError, did_you_mean, nearest
 from regard.inputs.text.config import BYTES_AND_SPECIAL
 from regard.models.config import ModelConfig
-from regard.models.families import FAMILIES, Named
+from regard.models.families import FAMILIES, PublishedModel
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.recipes.yaml import write
@@ -40,7 +40,7 @@ RECIPES = {"tiny": "tiny/translate", "small": "own/translate", "base": "own/base
 """The shipped recipe whose vocabulary, training and decoding a size is planned with."""
 
 OTHER_MODELS = {
-    "gopher": Named(
+    "gopher": PublishedModel(
         {"family": "gpt", "dim": 16384, "heads": 128, "hidden": 65536, "layers": 80,
          "max_length": 2048, "norm": "rms", "positions": "none"},
         vocab=32000,
@@ -51,7 +51,7 @@ OTHER_MODELS = {
         flops=6.31e23,
         flops_source="Rae et al. 2021, with a third more for recomputing",
     ),
-    "xlnet-large": Named(
+    "xlnet-large": PublishedModel(
         {"family": "bert", "size": "large", "pooler": "none", "token_types": 0,
          "positions": "none", "embedding_norm": False},
         vocab=32000,
@@ -76,10 +76,10 @@ class FoundRecipe(NamedTuple):
     """Where the sizes come from."""
 
 
-def published_models() -> dict[str, Named]:
+def published_models() -> dict[str, PublishedModel]:
     """The published models by name; families of a single stack come first."""
-    families = sorted(FAMILIES.values(), key=lambda family: family.config.sides)
-    return {name: each for family in families for name, each in family.named.items()} | OTHER_MODELS
+    families = sorted(FAMILIES.values(), key=lambda family: family.config.has_target)
+    return {name: model for f in families for name, model in f.named.items()} | OTHER_MODELS
 
 
 def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> FoundRecipe:
@@ -142,7 +142,7 @@ def listing() -> str:
     return "\n".join(aligned(rows))
 
 
-def published_recipe(name: str, known: Named, overrides: Sequence[str] = ()) -> Recipe:
+def published_recipe(name: str, known: PublishedModel, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe of a published model that has no recipe file: its sizes and its training."""
     batch = EXAMPLES_PER_BATCH * sum(known.lengths)
     train = {"batch_tokens": batch, "accumulate": max(1, known.step_tokens // batch)}
@@ -158,7 +158,7 @@ def published_recipe(name: str, known: Named, overrides: Sequence[str] = ()) -> 
     return recipes.from_text(write(values), name, overrides)
 
 
-def lengths_of(recipe: Recipe, known: Named | None, length: int | None) -> tuple[int, ...]:
+def lengths_of(recipe: Recipe, known: PublishedModel | None, length: int | None) -> tuple[int, ...]:
     """The number of tokens of each text of an example: of source and target, or of the only one.
 
     Args:
@@ -170,8 +170,8 @@ def lengths_of(recipe: Recipe, known: Named | None, length: int | None) -> tuple
     if length is not None:
         if getattr(config, "positions", None) == "learned" and length > longest:
             raise InputError("length", got=length, expected=f"at most {longest}")
-        return (length,) * config.sides
-    if config.sides == 1:
+        return (length,) * (1 + config.has_target)
+    if not config.has_target:
         read = recipe.data.longest if recipe.data.kind == "labelled" else None
         return (min(longest, read or longest),)
     return known.lengths if known is not None else (min(SENTENCE_LENGTH, longest),) * 2

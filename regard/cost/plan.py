@@ -40,7 +40,7 @@ from regard.cost.names import (
     tokens_of,
 )
 from regard.errors import InputError
-from regard.models.meta_model import sketch
+from regard.models.meta_model import meta_model
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runtime.device import MOST_THREADS
@@ -166,7 +166,7 @@ class Plan:
         example = activation_floats(model, *self.lengths, targets=targets)
         loss = loss_floats(model, self.vocab, tokens * targets // length)
         return {
-            **{part: each * self.total for part, each in BYTES_PER_PARAMETER.items()},
+            **{part: bytes_each * self.total for part, bytes_each in BYTES_PER_PARAMETER.items()},
             "activations": BYTES * (example * tokens // length + loss),
         }
 
@@ -180,7 +180,7 @@ class Plan:
     def max_output_tokens(self) -> int:
         """The maximal number of tokens of a hypothesis, for a decoder including the prompt."""
         model, length = self.recipe.model, self.lengths[0]
-        if model.sides == 1:
+        if not model.has_target:
             return length
         return min(self.recipe.decode.max_length or max_lengths([length])[0], model.max_length)
 
@@ -188,15 +188,15 @@ class Plan:
     def inference_memory(self) -> dict[str, int]:
         """Bytes to decode one text: weights, and the key-value cache unless it is an encoder."""
         rows, length, source = self.rows, self.max_output_tokens, self.lengths[0]
-        held = cache_floats(self.recipe.model, rows=rows, length=length, source=source)
+        floats = cache_floats(self.recipe.model, rows=rows, length=length, source=source)
         weights = {"weights": BYTES * self.total}
-        return weights | ({"keys and values": BYTES * held} if held else {})
+        return weights | ({"keys and values": BYTES * floats} if floats else {})
 
     @property
     def published(self) -> float | None:
         """The published FLOPs of this training, if there are any and model and tokens agree."""
-        found = self._published
-        return None if found is None else found[0]
+        published = self._published
+        return None if published is None else published[0]
 
     @property
     def _published(self) -> tuple[float, str] | None:
@@ -273,7 +273,7 @@ class Plan:
         if model.has_grid:
             return f"{model.reads} of {model.image_summary}: {self.lengths[0]:,} tokens"
         shared = " for both sides" if self.recipe.tokens.shared else " for each side"
-        sides = "" if model.sides == 1 else shared
+        sides = shared if model.has_target else ""
         source, target = self.lengths[0], self.lengths[-1]
         texts = f"{'texts' if len(self.lengths) == 1 else 'sentences'} of {source:,} tokens"
         if source != target:
@@ -285,19 +285,19 @@ class Plan:
         notes |= {
             part: f"{note}, and a bias" for part, note in notes.items() if self.parameters[part]
         }
-        rest = self.without_vocabulary
+        others = self.without_vocabulary
         decoding = f"beam {self.rows}, up to {self.max_output_tokens:,} tokens"
         meets = "as if every token met all" if len(self.lengths) > 1 else "every token meets all"
         batch = f"estimate, {self.recipe.train.batch_tokens:,} tokens at a time"
         return [
             [
                 *_whole_and_parts("parameters", self.parameters, notes=notes),
-                ("  without embeddings and output", short(rest), ""),
+                ("  without embeddings and output", short(others), ""),
             ],
             [
                 *_whole_and_parts("FLOPs per token, forward", self.forward),
                 ("FLOPs per token, training", short(self.flops_per_token), "3 × forward"),
-                ("  by the rule 6N", short(6 * rest), f"{meets} {short(rest)}"),
+                ("  by the rule 6N", short(6 * others), f"{meets} {short(others)}"),
             ],
             _whole_and_parts("memory, training", self.training_memory, "B", {"activations": batch}),
             _whole_and_parts(
@@ -373,7 +373,7 @@ def plan(
             raise InputError(option, got=value, expected="a number above 0")
     name, recipe, vocabularies, vocab_from = find(what, overrides, vocab)
     config = recipe.model
-    model = sketch(config, *vocabularies)
+    model = meta_model(config, *vocabularies)
     lengths = lengths_of(recipe, published_models().get(what), length)
     forward = forward_flops(model, *lengths, targets=targets_of(config, lengths))
     counts = parameters(model)

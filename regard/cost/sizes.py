@@ -20,7 +20,7 @@ manufacturers' values in 16 bits."""
 
 
 @dataclass(frozen=True)
-class PublishedModel:
+class TableRow:
     """A row of the lecture's table; None or 0 where it has no number.
 
     Attributes:
@@ -50,26 +50,26 @@ class PublishedModel:
 
 
 PUBLISHED_MODELS = (
-    PublishedModel("Transformer-Base", "base", 65e6, "", 8, "P100", 12,
+    TableRow("Transformer-Base", "base", 65e6, "", 8, "P100", 12,
         note="12 layers are 6 of the encoder and 6 of the decoder; 63.1M has one matrix of 37,000 "
         "for both embeddings and the output, as section 3.4 has it"),
-    PublishedModel("Transformer-Large", "big", 213e6, "", 8, "P100", 84,
+    TableRow("Transformer-Large", "big", 213e6, "", 8, "P100", 84,
         note="6 + 6 layers; the paper calls it big"),
-    PublishedModel("BERT-Base", "bert-base", 110e6, "13 GB"),
-    PublishedModel("BERT-Large", "bert-large", 340e6, "13 GB",
+    TableRow("BERT-Base", "bert-base", 110e6, "13 GB"),
+    TableRow("BERT-Large", "bert-large", 340e6, "13 GB",
         note="336M with its heads; 340M is rounded"),
-    PublishedModel("XLNet-Large", "xlnet-large", 340e6, "126 GB", 512, "TPUv3", 60, relative=True,
+    TableRow("XLNet-Large", "xlnet-large", 340e6, "126 GB", 512, "TPUv3", 60, relative=True,
         note="340M is BERT-Large's; a matrix for relative positions in each layer makes it 361M. "
         "Its two streams of attention, counted once here, take more"),
-    PublishedModel("RoBERTa", "roberta-large", 355e6, "160 GB", 1024, "V100", 24,
+    TableRow("RoBERTa", "roberta-large", 355e6, "160 GB", 1024, "V100", 24,
         tokens=100_000 * 8192 * 512,
         note="one day is 100,000 steps; the model that was published had 500,000"),
-    PublishedModel("GPT-2", "gpt2-xl", 1.5e9, "40 GB",
+    TableRow("GPT-2", "gpt2-xl", 1.5e9, "40 GB",
         note="25 heads; its tokens were not published: counted at 20 a parameter"),
-    PublishedModel("Megatron-LM", "megatron-lm", 8.3e9, "174 GB", 512, "V100", 216),
-    PublishedModel("Turing-NLG", "turing-nlg", 17e9, "", 256, "V100"),
-    PublishedModel("GPT-3", "gpt3", 175e9, "694 GB"),
-    PublishedModel("Gopher", "gopher", 280e9, "10.55 TB", 4096, "TPUv3", 920, relative=True,
+    TableRow("Megatron-LM", "megatron-lm", 8.3e9, "174 GB", 512, "V100", 216),
+    TableRow("Turing-NLG", "turing-nlg", 17e9, "", 256, "V100"),
+    TableRow("GPT-3", "gpt3", 175e9, "694 GB"),
+    TableRow("Gopher", "gopher", 280e9, "10.55 TB", 4096, "TPUv3", 920, relative=True,
         note="920 hours, as its paper says, are 38.3 days (the table's 38 days are 912 hours), "
         "and $3,768,320 is $1 for each of these hours of each chip; a matrix for relative "
         "positions in each layer is 21.5B of its parameters"),
@@ -87,12 +87,12 @@ def compute_sizes(price: float = 1.0, share: float = 0.3) -> dict[str, list[Any]
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def _compute(row: PublishedModel, price: float, share: float) -> dict[str, Any]:
-    found = _planned(row.plan, row.tokens)
-    model: Any = found.recipe.model  # a Transformer, each of them
-    flops = found.training_flops
-    layers = found.layers
-    parameters = found.total + (layers * model.dim**2 if row.relative else 0)
+def _compute(row: TableRow, price: float, share: float) -> dict[str, Any]:
+    plan = _planned(row.plan, row.tokens)
+    model: Any = plan.recipe.model  # a Transformer, each of them
+    flops = plan.training_flops
+    layers = plan.layers
+    parameters = plan.total + (layers * model.dim**2 if row.relative else 0)
     chip_hours = flops / (share * PEAK[row.chip]) / 3600
     spent = row.chips * row.hours
     return {
@@ -105,9 +105,9 @@ def _compute(row: PublishedModel, price: float, share: float) -> dict[str, Any]:
         "parameters_computed": parameters,
         "training_bytes": 16 * parameters,  # weights, gradients, two moments: 4 bytes each
         "data": row.data or None,
-        "tokens": found.tokens,
+        "tokens": plan.tokens,
         "flops_computed": flops,
-        "flops_by_6nd": 6 * parameters * found.tokens,
+        "flops_by_6nd": 6 * parameters * plan.tokens,
         "chips": row.chips or None,
         "chip": row.chip,
         "hours_published": row.hours or None,

@@ -23,9 +23,9 @@ from regard.decode.search import (
     Choice,
     Forbidden,
     Hypothesis,
+    Request,
     Sampling,
     Search,
-    Sentence,
 )
 from regard.errors import InputError
 from regard.inputs.arrays import Input, Ragged, Source
@@ -108,7 +108,7 @@ class Step:
         return [Partial(number, tuple(ids), logprob) for number, ids, logprob in rows]
 
 
-class Options(TypedDict, Generic[MemoryT], total=False):
+class DecodeInputs(TypedDict, Generic[MemoryT], total=False):
     """The keyword arguments of `decode` and `stream`."""
 
     prefixes: Sequence[Sequence[int]] | None
@@ -139,7 +139,7 @@ def decode(
     source: Source | None,
     symbols: Symbols,
     config: DecodeConfig,
-    **options: Unpack[Options[MemoryT]],
+    **options: Unpack[DecodeInputs[MemoryT]],
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of each sequence, best first; fewer if fewer exist.
 
@@ -151,12 +151,12 @@ def decode(
         source: The source sequences; None for a model that only continues prompts.
         symbols: The special tokens, such as begin and end.
         config: Settings of greedy decoding, sampling or beam search.
-        options: `prefixes`, `prompts`, `keys`, `tap`, `memory`, `max_lengths`, `limit`: `Options`.
+        options: Further inputs, such as `prefixes`, `prompts`, `keys` and `tap`: `DecodeInputs`.
     """
-    found: dict[int, list[Hypothesis]] = {}
+    hypotheses: dict[int, list[Hypothesis]] = {}
     for _, choice, _ in prepare(model, source, symbols, config, options):
-        found.update(choice.done)
-    return [found[number] for number in range(len(found))]
+        hypotheses.update(choice.done)
+    return [hypotheses[number] for number in range(len(hypotheses))]
 
 
 def stream(
@@ -164,7 +164,7 @@ def stream(
     source: Source | None,
     symbols: Symbols,
     config: DecodeConfig,
-    **options: Unpack[Options[MemoryT]],
+    **options: Unpack[DecodeInputs[MemoryT]],
 ) -> Iterator[Step]:
     """Decodes like `decode`, with the same arguments, and yields a `Step` after each token.
 
@@ -179,7 +179,7 @@ def prepare(
     source: Source | None,
     symbols: Symbols,
     config: DecodeConfig,
-    options: Options[MemoryT],
+    options: DecodeInputs[MemoryT],
 ) -> Iterator[tuple[int, Choice, Search]]:
     """Checks all arguments and returns the iterator of the decoding loop (see `run`)."""
     check(config)
@@ -193,21 +193,21 @@ def prepare(
         count = len(source)
     else:
         count = len(prompts or prefixes or ()) if memory is None else len(memory.layout.lengths)
-    openings = [()] * count if prefixes is None else [tuple(each) for each in prefixes]
+    openings = [()] * count if prefixes is None else [tuple(tokens) for tokens in prefixes]
     if config.forced_begin is not None:
         openings = [(config.forced_begin, *opening) for opening in openings]
     forced_end = -1 if config.forced_end is None else config.forced_end
-    check_count("prefixes", openings, sentences=count)
-    before = [()] * count if prompts is None else [tuple(each) for each in prompts]
-    check_count("prompts", before, sentences=count)
+    check_count("prefixes", openings, count=count)
+    before = [()] * count if prompts is None else [tuple(tokens) for tokens in prompts]
+    check_count("prompts", before, count=count)
     if prompts is not None:
         check_prompts(model, before)
     keys = options.get("keys")
     keys = sampling_keys(source, [*zip(before, openings, strict=True)]) if keys is None else keys
-    check_count("keys", keys, sentences=count)
+    check_count("keys", keys, count=count)
     max_lengths = max_lengths_of(config, options.get("max_lengths"), count)
-    sentences = [
-        Sentence(
+    requests = [
+        Request(
             number,
             prefix,
             clip_to_limit(options.get("limit"), wanted, len(prompt) + len(prefix) - counted),
@@ -220,39 +220,39 @@ def prepare(
             zip(before, openings, max_lengths, keys, strict=True)
         )
     ]
-    return run(model, source, sentences, symbols, config, options)
+    return run(model, source, requests, symbols, config, options)
 
 
 @torch.inference_mode()
 def run(
     model: Generative[Source, MemoryT, StateT],
     source: Source | None,
-    sentences: Sequence[Sentence],
+    requests: Sequence[Request],
     symbols: Symbols,
     config: DecodeConfig,
-    options: Options[MemoryT],
+    options: DecodeInputs[MemoryT],
 ) -> Iterator[tuple[int, Choice, Search]]:
     """The decoding loop: model step, choice of tokens, reordering of rows, until all are done.
 
     Yields:
         The step's index, its choice, and the search with the hypotheses so far.
     """
-    if not sentences:
+    if not requests:
         return
     device, tap, memory = input_device(model, source), options.get("tap"), options.get("memory")
-    length = max(each.uncounted + each.max_length for each in sentences)
+    length = max(request.uncounted + request.max_length for request in requests)
     LOADER.prepare(model, length)
     if memory is None and source is not None:
         with free_cores():
             memory = model.encode(source.to(device), tap)
-    prompts = [each.prompt for each in sentences]
+    prompts = [request.prompt for request in requests]
     # All hypotheses of a sequence begin with the same token, so the first step has one row for it.
-    rows = len(sentences) if memory is None else 1
+    rows = len(requests) if memory is None else 1
     capacity = length + max(map(len, prompts))
     state = model.start(cast("MemoryT", memory), rows, capacity)  # None where there is no encoder
     kind = BeamSearch if config.beam > 1 else Sampling
-    search: Search = kind(sentences, symbols, config, options.get("forbidden"))
-    ids = torch.full((len(sentences),), symbols.begin, device=device)
+    search: Search = kind(requests, symbols, config, options.get("forbidden"))
+    ids = torch.full((len(requests),), symbols.begin, device=device)
     for index in range(length):
         with free_cores():
             if index == 0 and prompts[0]:
@@ -263,7 +263,7 @@ def run(
             if tap is not None:
                 tap.next_step()
             if index == 0:
-                check_prefixes(sentences, vocab=logits.shape[1])
+                check_prefixes(requests, vocab=logits.shape[1])
                 logits = logits.repeat_interleave(search.running.width, dim=0)
             choice = search.choose(logits)
         yield index, choice, search
@@ -276,9 +276,9 @@ def run(
 
 def input_device(model: object, source: Input | None) -> torch.device:
     """The device of the model's input: `model.device`, or the source's if there is none."""
-    found: torch.device | None = getattr(model, "device", None)
-    if found is not None:
-        return found
+    device: torch.device | None = getattr(model, "device", None)
+    if device is not None:
+        return device
     return torch.device("cpu") if source is None else source.device
 
 
@@ -288,7 +288,7 @@ def make_step(index: int, choice: Choice, search: Search) -> Step:
     return Step(
         index=index,
         done=choice.done,
-        sentences=tuple(running.sentences[row // running.width].number for row in rows),
+        sentences=tuple(running.requests[row // running.width].number for row in rows),
         tokens=running.generated[rows],
         logprob=torch.tensor([running.logprob[row] for row in rows], dtype=torch.float64),
         stable_prefixes=tuple(search.stable_prefixes()),
@@ -304,7 +304,7 @@ def max_lengths_of(
     if max_lengths is None and count:
         expected = "max_length, or max_lengths: the most tokens of each"
         raise InputError("decode", got="no maximum length", expected=expected)
-    check_count("max_lengths", max_lengths or (), sentences=count)
+    check_count("max_lengths", max_lengths or (), count=count)
     return max_lengths or ()
 
 
@@ -344,10 +344,10 @@ def sampling_keys(
     return [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
 
 
-def check_count(what: str, given: Sequence[object], sentences: int) -> None:
+def check_count(what: str, given: Sequence[object], count: int) -> None:
     """Raises InputError unless there is one item for each sequence."""
-    if len(given) != sentences:
-        raise InputError(what, got=len(given), expected=f"one for each of {sentences} sentences")
+    if len(given) != count:
+        raise InputError(what, got=len(given), expected=f"one for each of {count} sentences")
 
 
 def check_prompts(model: object, prompts: Sequence[tuple[int, ...]]) -> None:
@@ -365,13 +365,13 @@ def check_prompts(model: object, prompts: Sequence[tuple[int, ...]]) -> None:
             )
 
 
-def check_prefixes(sentences: Sequence[Sentence], vocab: int) -> None:
+def check_prefixes(requests: Sequence[Request], vocab: int) -> None:
     """Raises InputError if a forced token is not in the model's vocabulary."""
-    for sentence in sentences:
-        for token in (*sentence.prefix, max(sentence.forced_end, 0)):
+    for request in requests:
+        for token in (*request.prefix, max(request.forced_end, 0)):
             if not 0 <= token < vocab:
                 raise InputError(
-                    f"prefix of sentence {sentence.number}",
+                    f"prefix of sentence {request.number}",
                     got=f"token {token}",
                     expected=f"0 to {vocab - 1}",
                 )

@@ -35,10 +35,10 @@ def decode_many(
     size = max(1, rows // max(config.beam, config.n_best))
     if tap is not None and tap.sites:
         order, size = list(range(len(lengths))), max(1, len(lengths))
-    found: dict[int, list[Hypothesis]] = {}
+    hypotheses: dict[int, list[Hypothesis]] = {}
     for start in range(0, len(order), size):
         part = order[start : start + size]
-        found |= dict(zip(part, decode_some(part), strict=True))
+        hypotheses |= dict(zip(part, decode_some(part), strict=True))
         if on_progress is not None:
             on_progress(len(part))
-    return [found[index] for index in range(len(lengths))]
+    return [hypotheses[index] for index in range(len(lengths))]

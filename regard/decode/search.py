@@ -60,7 +60,7 @@ class Hypothesis:
 
 
 @dataclass(frozen=True)
-class Sentence:
+class Request:
     """The settings of one sequence of the batch."""
 
     number: int
@@ -69,7 +69,7 @@ class Sentence:
     max_length: int
     """Maximum number of tokens after the `uncounted` ones, end symbol included."""
     key: int
-    """Seeds the sequence's random numbers, independently of its place and the rest of the batch."""
+    """Seeds the sequence's random numbers, independently of the rest of the batch."""
     prompt: tuple[int, ...] = ()
     """Tokens that the model reads before the first output; if empty, the begin symbol."""
     counted: int = 0
@@ -111,59 +111,61 @@ class RunningRows:
     """The unfinished hypotheses: `width` rows for each unfinished sequence.
 
     Args:
-        sentences: The sequences of the batch.
+        requests: The sequences of the batch.
         width: Number of rows (beams or samples) for each sequence.
         begin: The begin symbol, which a row without a prompt starts from.
         length_penalty: alpha in sum / length ** alpha.
     """
 
     def __init__(
-        self, sentences: Sequence[Sentence], width: int, begin: int, length_penalty: float
+        self, requests: Sequence[Request], width: int, begin: int, length_penalty: float
     ) -> None:
-        rows = len(sentences) * width
-        steps = max(sentence.uncounted + sentence.max_length for sentence in sentences)
-        self.sentences, self.width, self.length_penalty = list(sentences), width, length_penalty
+        rows = len(requests) * width
+        steps = max(request.uncounted + request.max_length for request in requests)
+        self.requests, self.width, self.length_penalty = list(requests), width, length_penalty
         self.length = 0
-        prompts = self.per_row([sentence.prompt or (begin,) for sentence in sentences])
-        self.opening = max(map(len, prompts))  # columns before the first token
+        prompts = self.per_row([request.prompt or (begin,) for request in requests])
+        self.prompt_width = max(map(len, prompts))  # columns before the first token
         # For each row its tokens, and the row of the model's batch that each of them came from.
-        self.kept = torch.full((2, rows, self.opening + steps), NO_TOKEN)
+        buffer = torch.full((2, rows, self.prompt_width + steps), NO_TOKEN)
         for row, prompt in enumerate(prompts):
-            self.kept[0, row, self.opening - len(prompt) : self.opening] = torch.tensor(prompt)
+            first = self.prompt_width - len(prompt)
+            buffer[0, row, first : self.prompt_width] = torch.tensor(prompt)
+        self.tokens_and_parents = buffer
         self.logprob, self.total = [0.0] * rows, [0.0] * rows
 
     @property
     def inputs(self) -> Tensor:
-        """(rows, opening + length) Prompt and tokens so far; left-padded with `NO_TOKEN`."""
-        return self.kept[0, :, : self.opening + self.length]
+        """(rows, prompt_width + length) Prompt and tokens so far; left-padded with `NO_TOKEN`."""
+        return self.tokens_and_parents[0, :, : self.prompt_width + self.length]
 
     @property
     def generated(self) -> Tensor:
         """(rows, length) The tokens of each row so far, without its prompt or begin symbol."""
-        return self.inputs[:, self.opening :]
+        return self.inputs[:, self.prompt_width :]
 
     @property
     def chosen(self) -> list[int]:
         """For each sequence, the number of chosen tokens; negative within a forced prefix."""
-        return [self.length - sentence.uncounted for sentence in self.sentences]
+        return [self.length - request.uncounted for request in self.requests]
 
     @property
     def forced(self) -> list[int]:
         """For each sequence, the token that is forced at this step; -1: none."""
-        return [self._forced(sentence) for sentence in self.sentences]
+        return [self._forced(request) for request in self.requests]
 
-    def _forced(self, sentence: Sentence) -> int:
-        if not self.free(sentence):
-            return sentence.prefix[self.length]
-        return sentence.forced_end if self.full(sentence) else -1
+    def _forced(self, request: Request) -> int:
+        if not self.free(request):
+            return request.prefix[self.length]
+        return request.forced_end if self.full(request) else -1
 
-    def free(self, sentence: Sentence) -> bool:
+    def free(self, request: Request) -> bool:
         """Whether the forced prefix is complete, so that the sequence may end."""
-        return self.length >= len(sentence.prefix)
+        return self.length >= len(request.prefix)
 
-    def full(self, sentence: Sentence) -> bool:
+    def full(self, request: Request) -> bool:
         """Whether the next token is the last one within the maximum length."""
-        return self.length + 1 - sentence.uncounted == sentence.max_length
+        return self.length + 1 - request.uncounted == request.max_length
 
     def per_row(self, values: Sequence[ValueT]) -> list[ValueT]:
         """Repeats values given per sequence, so that there is one per row."""
@@ -179,8 +181,8 @@ class RunningRows:
         history = self.inputs.to(device) if reads_history else self.inputs
         return constrain(scores, history, early, config, symbols)
 
-    def _places(self, row: int) -> list[int]:
-        return self.kept[1, row, self.opening : self.opening + self.length].tolist()
+    def _parents(self, row: int) -> list[int]:
+        return self.tokens_and_parents[1, row, self.prompt_width :][: self.length].tolist()
 
     def history(self, row: int) -> list[int]:
         """The tokens of a row so far, its prompt or begin symbol included."""
@@ -189,15 +191,15 @@ class RunningRows:
     def hypothesis(self, last: Branch, *, ended: bool) -> Hypothesis:
         """Makes a hypothesis of a row and its last token."""
         row, length = last.parent, self.length
-        sentence = self.sentences[row // self.width]
+        request = self.requests[row // self.width]
         ids = self.generated[row].tolist()
         return Hypothesis(
             ids=tuple(ids if ended else [*ids, last.token]),
             logprob=last.logprob,
-            score=last.total / (length + 1 - sentence.uncounted) ** self.length_penalty,
+            score=last.total / (length + 1 - request.uncounted) ** self.length_penalty,
             finished=ended,
             # At the first step the model's batch has one row per sequence.
-            rows=(*self._places(row), row if length else row // self.width),
+            rows=(*self._parents(row), row if length else row // self.width),
         )
 
     def follow(self, branches: Sequence[Branch], keep: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -207,19 +209,20 @@ class RunningRows:
             For each new row, the row of the model's batch that it continues, and its token;
             (new rows,) each.
         """
-        order, tokens = [each.parent for each in branches], [each.token for each in branches]
-        places = order if self.length else [parent // self.width for parent in order]
-        count, filled = len(branches), self.opening + self.length
+        order, tokens = [b.parent for b in branches], [b.token for b in branches]
+        parents = order if self.length else [parent // self.width for parent in order]
+        count, filled = len(branches), self.prompt_width + self.length
+        buffer = self.tokens_and_parents
         # The buffer is reused: the contents of each parent are copied to its continuations.
         if order != list(range(count)):
-            parents = torch.tensor(order, dtype=torch.int64)
-            self.kept[:, :count, :filled] = self.kept[:, :, :filled].index_select(1, parents)
-        self.kept = self.kept[:, :count]
-        added = torch.tensor((tokens, places), dtype=torch.int64)
-        self.kept[:, :, filled] = added
+            rows = torch.tensor(order, dtype=torch.int64)
+            buffer[:, :count, :filled] = buffer[:, :, :filled].index_select(1, rows)
+        self.tokens_and_parents = buffer[:, :count]
+        added = torch.tensor((tokens, parents), dtype=torch.int64)
+        self.tokens_and_parents[:, :, filled] = added
         self.logprob = [branch.logprob for branch in branches]
         self.total = [branch.total for branch in branches]
-        self.sentences = [self.sentences[place] for place in keep]
+        self.requests = [self.requests[index] for index in keep]
         self.length += 1
         return added[1], added[0]
 
@@ -228,7 +231,7 @@ class Search(ABC):
     """A search method: chooses the next tokens from the logits.
 
     Args:
-        sentences: The sequences of the batch.
+        requests: The sequences of the batch.
         symbols: The special tokens.
         config: The decoding settings.
         forbidden: Tokens that must not be chosen.
@@ -239,15 +242,15 @@ class Search(ABC):
 
     def __init__(
         self,
-        sentences: Sequence[Sentence],
+        requests: Sequence[Request],
         symbols: Symbols,
         config: DecodeConfig,
         forbidden: Forbidden | None = None,
     ) -> None:
         self.symbols, self.config, self.forbidden = symbols, config, forbidden
         width = getattr(config, self.width_setting)
-        self.running = RunningRows(sentences, width, symbols.begin, config.length_penalty)
-        self.found: dict[int, list[Hypothesis]] = {each.number: [] for each in sentences}
+        self.running = RunningRows(requests, width, symbols.begin, config.length_penalty)
+        self.hypotheses: dict[int, list[Hypothesis]] = {request.number: [] for request in requests}
         self.start()
 
     @abstractmethod
@@ -275,11 +278,11 @@ class Search(ABC):
         running, goes_on = self.running, self.continued()
         rows, width = running.generated.tolist(), running.width
         prefixes = []
-        for place, sentence in enumerate(running.sentences):
-            here = range(place * width, (place + 1) * width)
+        for index, request in enumerate(running.requests):
+            here = range(index * width, (index + 1) * width)
             ways = [rows[row] for row in here if goes_on[row]]
-            if self.found[sentence.number]:
-                ways.append(list(min(self.found[sentence.number], key=by_score).ids))
+            if self.hypotheses[request.number]:
+                ways.append(list(min(self.hypotheses[request.number], key=by_score).ids))
             alike = takewhile(lambda column: len(set(column)) == 1, zip(*ways, strict=False))
             prefixes.append(tuple(column[0] for column in alike))
         return prefixes
@@ -292,11 +295,11 @@ class Sampling(Search):
 
     def start(self) -> None:
         """All rows are open; each has a random generator."""
-        sentences, config = self.running.sentences, self.config
-        self.open = [True] * (len(sentences) * config.n_best)
+        requests, config = self.running.requests, self.config
+        self.open = [True] * (len(requests) * config.n_best)
         self.generators = {
-            each.number: [seeded(config.seed, each.key, i) for i in range(config.n_best)]
-            for each in sentences
+            request.number: [seeded(config.seed, request.key, i) for i in range(config.n_best)]
+            for request in requests
         }
 
     def choose(self, logits: Tensor) -> Choice:
@@ -306,7 +309,7 @@ class Sampling(Search):
         # As in transformers, greedy and sampling filter logits, beam search log-probabilities.
         scores = running.filtered(logits.float(), self.config, self.symbols)
         forced = running.per_row(running.forced)
-        free = [row for row, held in enumerate(forced) if held < 0]
+        free = [row for row, token in enumerate(forced) if token < 0]
         drawn = self._pick(scores, free)
         while self.forbidden is not None and (again := self._refused(drawn, free)):
             # Drawing again without the forbidden token is drawing from the other tokens.
@@ -316,9 +319,9 @@ class Sampling(Search):
             # Without an end symbol, a row may have no other token left: it keeps the last one.
             free = [row for row in again if scores[row].amax() > MINUS_INF]
             drawn[free] = self._pick(scores, free)[free] if free else drawn[free]
-        frees = running.per_row([*map(running.free, running.sentences)])
+        frees = running.per_row([*map(running.free, running.requests)])
         tokens = [
-            token if held < 0 else held for token, held in zip(drawn.tolist(), forced, strict=True)
+            new if fixed < 0 else fixed for new, fixed in zip(drawn.tolist(), forced, strict=True)
         ]
         column = torch.tensor(tokens, device=logits.device)[:, None]
         branches, gained = [], log_probs.gather(1, column)[:, 0].tolist()
@@ -360,10 +363,10 @@ class Sampling(Search):
     def _taken(self, branch: Branch, *, free: bool) -> Branch:
         """Stores the hypothesis if this token ends it; returns the branch to continue with."""
         row, running = branch.parent, self.running
-        sentence = running.sentences[row // running.width]
+        request = running.requests[row // running.width]
         ended = free and branch.token in self.symbols.ends
-        if self.open[row] and (ended or running.full(sentence)):
-            self.found[sentence.number].append(running.hypothesis(branch, ended=ended))
+        if self.open[row] and (ended or running.full(request)):
+            self.hypotheses[request.number].append(running.hypothesis(branch, ended=ended))
             self.open[row] = False
         # A finished row stays in the batch until the other rows of its sequence are finished.
         # Its tokens are ignored meanwhile.
@@ -372,14 +375,12 @@ class Sampling(Search):
     def _move(self, branches: Sequence[Branch]) -> Choice:
         running, width = self.running, self.running.width
         going = [any(self.open[row : row + width]) for row in range(0, len(branches), width)]
-        over = [
-            each.number for each, goes in zip(running.sentences, going, strict=True) if not goes
-        ]
+        over = [r.number for r, goes in zip(running.requests, going, strict=True) if not goes]
         rows = [row for row, goes in enumerate(running.per_row(going)) if goes]
         self.open = [self.open[row] for row in rows]
-        keep = [place for place, goes in enumerate(going) if goes]
+        keep = [index for index, goes in enumerate(going) if goes]
         parents, ids = running.follow([branches[row] for row in rows], keep)
-        best_first = {number: sorted(self.found[number], key=by_score) for number in over}
+        best_first = {number: sorted(self.hypotheses[number], key=by_score) for number in over}
         return Choice(parents, ids, tuple(best_first.items()))
 
     def _sample(self, scores: Tensor, rows: Sequence[int]) -> Tensor:
@@ -392,9 +393,7 @@ class Sampling(Search):
             scores = scores.cpu()
         reached = filter_for_sampling(scores, self.config).double().softmax(dim=1).cumsum(dim=1)
         check_finite(reached[:, -1].tolist())
-        generators = [
-            generator for each in running.sentences for generator in self.generators[each.number]
-        ]
+        generators = [g for request in running.requests for g in self.generators[request.number]]
         # With 32 bits, u * total is less than total.
         u = [0.0] * len(generators)
         for row in rows:
@@ -418,7 +417,7 @@ class BeamSearch(Search):
     def start(self) -> None:
         """All beams start equal. Only the first may be continued, or all would stay equal."""
         running = self.running
-        running.total = [0.0, *[MINUS_INF] * (running.width - 1)] * len(running.sentences)
+        running.total = [0.0, *[MINUS_INF] * (running.width - 1)] * len(running.requests)
 
     def choose(self, logits: Tensor) -> Choice:
         """Takes one step for all beams of all sequences with one top-k."""
@@ -434,16 +433,16 @@ class BeamSearch(Search):
         count = max(2, 1 + len(self.symbols.ends)) * width
         totals, index = self._best(sums.view(-1, width * vocab), min(count, width * vocab))
         gained = log_probs.view(-1, width * vocab).gather(1, index)
-        found = [*zip(totals.tolist(), index.tolist(), gained.tolist(), strict=True)]
-        check_finite([first for (first, *_), _, _ in found])
+        candidates = [*zip(totals.tolist(), index.tolist(), gained.tolist(), strict=True)]
+        check_finite([first for (first, *_), _, _ in candidates])
 
         going, keep, done = [], [], []
-        for place, (sentence, candidates) in enumerate(zip(running.sentences, found, strict=True)):
-            branches = self._sort_out(sentence, self._branches(place * width, vocab, *candidates))
-            if self._over(sentence, branches[0].total):
-                done.append((sentence.number, self.found[sentence.number][: self.config.n_best]))
+        for i, (request, best_of_it) in enumerate(zip(running.requests, candidates, strict=True)):
+            branches = self._sort_out(request, self._branches(i * width, vocab, *best_of_it))
+            if self._over(request, branches[0].total):
+                done.append((request.number, self.hypotheses[request.number][: self.config.n_best]))
             else:
-                keep.append(place)
+                keep.append(i)
                 going += branches
         rows, ids = running.follow(going, keep)
         return Choice(rows, ids, tuple(done))
@@ -466,8 +465,8 @@ class BeamSearch(Search):
         totals, index = best(sums, count)
         while refused := self._refused(totals, index, sums.shape[1] // self.running.width):
             sums = sums.clone()
-            for place, at in refused:
-                sums[place, at] = MINUS_INF
+            for row, at in refused:
+                sums[row, at] = MINUS_INF
             totals, index = best(sums, count)
         return totals, index
 
@@ -486,14 +485,15 @@ class BeamSearch(Search):
             return []
         running = self.running
         histories = [running.history(row) for row in range(len(running.total))]
+        ranked = enumerate(zip(totals.tolist(), index.tolist(), strict=True))
         return [
-            (place, at)
-            for place, (some, found) in enumerate(zip(totals.tolist(), index.tolist(), strict=True))
-            for total, at in zip(some, found, strict=True)
+            (number, at)
+            for number, (sums, indices) in ranked
+            for total, at in zip(sums, indices, strict=True)
             if total > MINUS_INF
             and at % vocab not in self.symbols.ends
-            and running.forced[place] < 0
-            and self.forbidden(histories[place * running.width + at // vocab], at % vocab)
+            and running.forced[number] < 0
+            and self.forbidden(histories[number * running.width + at // vocab], at % vocab)
         ]
 
     def _branches(
@@ -509,16 +509,16 @@ class BeamSearch(Search):
             gained: The unfiltered log-probabilities of their tokens.
         """
         logprob = self.running.logprob
-        found = []
+        branches = []
         for total, at, gain in zip(totals, index, gained, strict=True):
             row = first + at // vocab
-            found.append(Branch(row, at % vocab, logprob[row] + gain, total))
-        return found
+            branches.append(Branch(row, at % vocab, logprob[row] + gain, total))
+        return branches
 
-    def _sort_out(self, sentence: Sentence, branches: Sequence[Branch]) -> list[Branch]:
+    def _sort_out(self, request: Request, branches: Sequence[Branch]) -> list[Branch]:
         """Stores ended branches among the first `width`; returns the first `width` others."""
         running, width = self.running, self.running.width
-        free, full = running.free(sentence), running.full(sentence)
+        free, full = running.free(request), running.full(request)
         going, stopped = [], []
         for rank, branch in enumerate(branches):
             ended = free and branch.token in self.symbols.ends
@@ -527,50 +527,45 @@ class BeamSearch(Search):
                 continue
             stopped.append(branch._replace(total=MINUS_INF))
             if rank < width and branch.total > MINUS_INF:
-                self._collect(sentence, running.hypothesis(branch, ended=ended))
+                self._collect(request, running.hypothesis(branch, ended=ended))
         return [*going, *stopped][:width]  # if too few continue, fill up with totals of -inf
 
-    def _collect(self, sentence: Sentence, arrival: Hypothesis) -> None:
+    def _collect(self, request: Request, arrival: Hypothesis) -> None:
         """Adds a finished hypothesis to the `width` best ones of its sequence."""
-        found, width = self.found[sentence.number], self.running.width
-        if len(found) < width or arrival.score > found[-1].score:
-            found.append(arrival)
-            found.sort(key=by_score)
-            del found[width:]
+        hypotheses, width = self.hypotheses[request.number], self.running.width
+        if len(hypotheses) < width or arrival.score > hypotheses[-1].score:
+            hypotheses.append(arrival)
+            hypotheses.sort(key=by_score)
+            del hypotheses[width:]
 
-    def _over(self, sentence: Sentence, leader: float) -> bool:
+    def _over(self, request: Request, leader: float) -> bool:
         """Whether the sequence is finished: no beam can continue, or the stopping rule applies.
 
         Args:
-            sentence: The sequence.
+            request: The sequence.
             leader: The ranking sum of its best beam.
         """
-        found, stop, alpha = (
-            self.found[sentence.number],
-            self.config.stop,
-            self.running.length_penalty,
-        )
+        hypotheses, stop = self.hypotheses[request.number], self.config.stop
+        alpha = self.running.length_penalty
         if leader == MINUS_INF:
             return True
-        if len(found) < self.running.width:
+        if len(hypotheses) < self.running.width:
             return False
         if stop == "first":
             return True
-        length = self.running.length + 1 - sentence.uncounted
+        length = self.running.length + 1 - request.uncounted
         if stop == "never" and alpha > 0:
-            length = (
-                sentence.max_length
-            )  # the length with the best possible score of a continuation
-        return leader / length**alpha <= found[-1].score
+            length = request.max_length  # the length with the best possible score of a continuation
+        return leader / length**alpha <= hypotheses[-1].score
 
 
-def check_finite(some: Sequence[float]) -> None:
+def check_finite(values: Sequence[float]) -> None:
     """Raises FoundProblems if the model's logits are not finite, given one value of each row.
 
     A NaN or +inf among the logits of a row, or all of them -inf, makes all its log-probabilities
     NaN; and the maximum over rows with a NaN is NaN. So one value of each row is enough.
     """
-    if any(map(math.isnan, some)):
+    if any(map(math.isnan, values)):
         raise FoundProblems(
             "the model gave numbers that are not finite",
             fix="its training may have diverged: take an earlier checkpoint",
@@ -587,16 +582,16 @@ def best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
         (tensor([[3., 1.]]), tensor([[1, 0]]))
     """
     values, index = shortlist(scores, min(count + 1, scores.shape[1]))
-    tied = [row for row, found in enumerate(values.tolist()) if _has_ties(found)]
+    tied = [row for row, row_values in enumerate(values.tolist()) if _has_ties(row_values)]
     if tied:
         again = scores[tied].sort(dim=1, descending=True, stable=True)
-        values[tied], index[tied] = (each[:, : values.shape[1]] for each in again)
+        values[tied], index[tied] = (tensor[:, : values.shape[1]] for tensor in again)
     return values[:, :count], index[:, :count]
 
 
 def _has_ties(values: Sequence[float]) -> bool:
     """Whether two neighbours are equal, and not -inf."""
-    return any(one == next_ > MINUS_INF for one, next_ in pairwise(values))
+    return any(value == next_ > MINUS_INF for value, next_ in pairwise(values))
 
 
 def shortlist(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -612,21 +607,21 @@ def shortlist(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     last = blocks * BLOCK
     inside = scores[:, :last].view(rows, blocks, BLOCK)
     ahead = inside.amax(dim=2).topk(count).indices[..., None]  # (rows, count, 1)
-    places = (ahead * BLOCK + torch.arange(BLOCK, device=scores.device)).flatten(1)
+    indices = (ahead * BLOCK + torch.arange(BLOCK, device=scores.device)).flatten(1)
     finalists = inside.gather(1, ahead.expand(-1, -1, BLOCK)).flatten(1)  # (rows, count · BLOCK)
     if last < width:  # the incomplete last block is always included
-        rest = torch.arange(last, width, device=scores.device).expand(rows, -1)
-        places = torch.cat((places, rest), dim=1)
+        last_block = torch.arange(last, width, device=scores.device).expand(rows, -1)
+        indices = torch.cat((indices, last_block), dim=1)
         finalists = torch.cat((finalists, scores[:, last:]), dim=1)
     values, index = finalists.topk(count)
-    return values, places.gather(1, index)
+    return values, indices.gather(1, index)
 
 
 def force(scores: Tensor, tokens: Tensor) -> Tensor:
     """Forces tokens (rows,): the token's score becomes 0, all others -inf; -1 leaves the row."""
-    held = tokens >= 0
-    scores = scores.masked_fill(held[:, None], MINUS_INF)
-    scores[held, tokens[held]] = 0
+    forced = tokens >= 0
+    scores = scores.masked_fill(forced[:, None], MINUS_INF)
+    scores[forced, tokens[forced]] = 0
     return scores
 
 

@@ -22,7 +22,7 @@ from regard.explain.images.patches import mean_distance
 from regard.explain.maps import row_entropy
 from regard.explain.names import in_words
 from regard.layers import Tap
-from regard.layers.tap.without import without
+from regard.layers.tap.without_head import without_head
 from regard.models import Model
 from regard.models.mode import evaluating
 from regard.tasks.head_batches import HeadBatch
@@ -105,7 +105,7 @@ def summarise(
     loss = _loss(model, batches)
     summaries = []
     for done, head in enumerate(model.heads()):
-        effect = _loss(without(model, [head]), batches) - loss
+        effect = _loss(without_head(model, [head]), batches) - loss
         summaries.append(statistics[head].summary(head, effect))
         if progress is not None:
             progress(done + 1, len(statistics))

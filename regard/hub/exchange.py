@@ -47,7 +47,7 @@ def recipe_of(
         folder: The folder it was read from, or a single file.
         their: The contents of Hugging Face's `config.json`, if it was read already.
     """
-    length, paired = config.max_length, config.sides == 2
+    length, paired = config.max_length, config.has_target
     return Recipe(
         version=1,
         task=_task_of(config),

@@ -29,7 +29,7 @@ from regard.hub.equal import state_for
 from regard.hub.identify import Described, describe, log_notes, parse
 from regard.hub.pickled import read_pickled
 from regard.models.config import ModelConfig
-from regard.models.load_weights import blank, fill
+from regard.models.load_weights import blank, load_weights
 from regard.models.model import Model
 from regard.runtime.device import check_memory
 from regard.runtime.files import open_regular, read_json, write_file
@@ -112,7 +112,7 @@ def model_of(described: Described, tensors: dict[str, Tensor], file: Path) -> Mo
     ours = kind.names(parsed.config).import_tensors(tensors, parsed.shapes)
     model: Model = blank(parsed.config, *parsed.vocabularies)
     _check_tied(model, ours)
-    fill(model, ours)
+    load_weights(model, ours)
     log_notes(file, (*described.notes, *parsed.notes))
     return model.eval()
 

@@ -121,7 +121,7 @@ def _ids_without_tokenizer(model: Model, decode: DecodeConfig) -> dict[str, Any]
     They are None, since the defaults of transformers may lie beyond the vocabulary. Only an
     encoder-decoder must have a padding id; it is the id that decoding starts from.
     """
-    pad = decode.begin or 0 if model.config.sides == 2 else None
+    pad = decode.begin or 0 if model.config.has_target else None
     return {"bos_token_id": None, "eos_token_id": None, "pad_token_id": pad}
 
 

@@ -24,7 +24,7 @@ from regard.hub.kind import TensorNames
 from regard.hub.rules import Rule, Table, same, within
 from regard.hub.tables.timm import TIMM
 from regard.models import Model, ViTConfig
-from regard.models.load_weights import blank, fill
+from regard.models.load_weights import blank, load_weights
 from regard.models.meta_model import shapes
 
 HEADS = 8
@@ -96,7 +96,7 @@ def _vit_pytorch(tensors: dict[str, Tensor], heads: int, file: Path) -> Model:
     wanted = shapes(config, (), len(tensors), str(file))
     ours = _table(config).import_tensors(tensors, wanted)
     model: Model = blank(config)
-    fill(model, ours)
+    load_weights(model, ours)
     return model.eval()
 
 

@@ -95,7 +95,7 @@ class Ragged:
         return Ragged(self.values, self.lengths, types)
 
     @property
-    def firsts(self) -> Tensor:
+    def first_tokens(self) -> Tensor:
         """The index of each sequence's first token in `values`: (sequences,)."""
         lengths = torch.tensor(self.lengths)
         return (lengths.cumsum(0) - lengths).to(self.device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
+from typing import TYPE_CHECKING
 
 from regard.errors import InputError
 from regard.kernels.dropout import Dropout as Dropout
@@ -40,7 +41,7 @@ from regard.layers.positions import position_scheme as position_scheme
 from regard.layers.positions import sinusoid as sinusoid
 from regard.layers.recurrent import Recurrent as Recurrent
 from regard.layers.recurrent import gates_of as gates_of
-from regard.layers.recurrent_attention import AttentiveBlock as AttentiveBlock
+from regard.layers.recurrent_attention import AttentionCell as AttentionCell
 from regard.layers.relative import RelativeBias as RelativeBias
 from regard.layers.relative import RelativeBiasNet as RelativeBiasNet
 from regard.layers.state import KVCache as KVCache
@@ -58,7 +59,7 @@ __all__ = [
     "POSITIONS",
     "AdditiveScore",
     "Attention",
-    "AttentiveBlock",
+    "AttentionCell",
     "Block",
     "BlockShape",
     "Buckets",
@@ -128,4 +129,13 @@ def plain_context(
     layout = Layout(numbers)
     even = None if layout.even else layout.lengths
     mask = Mask(causal=causal, key_lengths=even, query_lengths=even)
-    return Context(layout, layout.where, mask, Positions(), tap=tap)
+    return Context(layout, layout.positions, mask, Positions(), tap=tap)
+
+
+if not TYPE_CHECKING:  # else every name would pass the type checker
+
+    def __getattr__(name: str) -> object:
+        """Says the new name of a class that was renamed."""
+        if name == "AttentiveBlock":
+            raise ImportError("regard.layers.AttentiveBlock is now regard.layers.AttentionCell")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

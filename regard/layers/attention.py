@@ -28,7 +28,7 @@ from regard.layers.context import Context, Memory, misshapen
 from regard.layers.layout import Layout
 from regard.layers.masks import Mask, hardmax, masked_softmax
 from regard.layers.mixer import Mixer
-from regard.layers.norms import Unit, norm
+from regard.layers.norms import UnitNorm, norm
 from regard.layers.tap.tap import Product
 
 SCORES = ("scaled_dot", "dot", "additive", "cosine", "location")
@@ -93,9 +93,9 @@ class DotScore(nn.Module):
         return outs[0] if len(outs) == 1 else torch.cat(outs, dim=2)  # along the queries
 
 
-def _part(x: Tensor, places: slice) -> Tensor:
-    """x[:, :, places] of x (batch, heads, length, head_dim); x itself if that is all of it."""
-    return x if places == slice(0, x.shape[2]) else x[:, :, places]
+def _part(x: Tensor, positions: slice) -> Tensor:
+    """x[:, :, positions] of x (batch, heads, length, head_dim); x itself if that is all of it."""
+    return x if positions == slice(0, x.shape[2]) else x[:, :, positions]
 
 
 class AdditiveScore(nn.Module):
@@ -175,8 +175,8 @@ class Attention(Mixer):
         kv_heads: Number of key and value heads, if fewer than `heads` (grouped attention).
         cross: Keys and values come from the memory (the encoder's output) instead of x.
         score: `scaled_dot`, `dot`, `additive`; `cosine`: q·k / (|q| |k|) times a number that each
-            head learns (Swin-V2); or `location`: q·p_i, with a learned vector p_i for each place i
-            of the memory as its key, independent of the content (Luong et al. 2015, equation 8).
+            head learns (Swin-V2); or `location`: q·p_i, with a learned vector p_i for position i of
+            the memory as its key, independent of the content (Luong et al. 2015, equation 8).
         dropout: Dropout rate on the attention weights in training. The fused kernel is not used
             then.
         head_dim: Width of a head, if it is not dim / heads.
@@ -190,7 +190,7 @@ class Attention(Mixer):
             itself serves as values, and the output is their weighted mean for each head, without
             W_V and W_O (Bahdanau et al. 2015).
         query_dim: Width of the input of the queries, if it is not dim.
-        places: Number of places of the memory that have a key, for the score `location`.
+        memory_positions: Number of positions of the memory with a key, for the score `location`.
         hard: Whether each query takes the value of its best key alone. The gradient is that of soft
             attention (straight-through). `sampled`: in training the key is drawn from the softmax
             instead (straight-through Gumbel-softmax); a tap records the best key also then.
@@ -219,7 +219,7 @@ class Attention(Mixer):
         memory_dim: int | None = None,
         values: str = "own",
         query_dim: int | None = None,
-        places: int = 0,
+        memory_positions: int = 0,
         hard: bool | str = False,
     ) -> None:
         super().__init__()
@@ -248,13 +248,13 @@ class Attention(Mixer):
         self.widths = heads * self.head_dim, 2 * keys if self.own_values else keys
         has_bias = bias in (True, "all", "qkv")
         self.query = Linear(self.input_width, self.widths[0], bias=has_bias)
-        self.by_place = score == "location"
-        if self.by_place and (self.own_values or not places):
-            expected = "values memory, and the number of places"
+        self.by_location = score == "location"
+        if self.by_location and (self.own_values or not memory_positions):
+            expected = "values memory, and the number of memory positions"
             raise InputError(f"{name}, score location", got=f"values {values}", expected=expected)
         self.key_value: Any
-        if self.by_place:
-            self.key_value = nn.Embedding(places, self.widths[1])  # p_i
+        if self.by_location:
+            self.key_value = nn.Embedding(memory_positions, self.widths[1])  # p_i
         else:
             self.key_value = Linear(self.memory_width, self.widths[1], bias=has_bias)
         # One projection for q, k and v. The int8 conversion sets it, so that x is quantized once.
@@ -271,7 +271,7 @@ class Attention(Mixer):
     ) -> tuple[nn.Module | None, nn.Module | None]:
         """The norms of each head's queries and of its keys; None where there is none."""
         if score == "cosine":
-            return Unit(self.heads), Unit()
+            return UnitNorm(self.heads), UnitNorm()
         if not query_key_norm:
             return None, None
         query, key = (norm("rms", self.head_dim, query_key_norm) for _ in range(2))
@@ -289,9 +289,9 @@ class Attention(Mixer):
 
     def sites(self) -> dict[str, int]:
         """The tap sites of this layer, with the number of heads at each (0: not per head)."""
-        found = {f"{self.name}.{site}": self.heads for site in SITES}
-        found |= {f"{self.name}.{site}": self.kv_heads for site in ("k", "v")}
-        return found | {f"{self.name}.out": 0}
+        sites = {f"{self.name}.{site}": self.heads for site in SITES}
+        sites |= {f"{self.name}.{site}": self.kv_heads for site in ("k", "v")}
+        return sites | {f"{self.name}.out": 0}
 
     def matrices(self) -> tuple[Tensor, ...]:
         """W_Q, W_K, W_V and W_O, each (out, in), as views: W_K and W_V share one parameter.
@@ -310,8 +310,8 @@ class Attention(Mixer):
         else:
             q, k, v, layout, mask, bias = self._self_inputs(x, ctx)
         if self.score_bias is not None:
-            own = self.score_bias(q, layout)
-            bias = own if bias is None else bias + own
+            layer_bias = self.score_bias(q, layout)
+            bias = layer_bias if bias is None else bias + layer_bias
         dropout = self.dropout if self.training else 0.0
         out = self.score.attend(q, k, v, mask, bias, dropout)  # (batch, heads, query, head_dim)
         if ctx.tap is not None:
@@ -333,7 +333,7 @@ class Attention(Mixer):
             qkv = joined(x).view(-1, sum(heads), self.head_dim)
             q, k, v = qkv.split_with_sizes(heads, 1)
         q, k = normed(self.query_norm, q), normed(self.key_norm, k)
-        q, k = ctx.positions.rotate(q, ctx.where), ctx.positions.rotate(k, ctx.where)
+        q, k = ctx.scheme.rotate(q, ctx.positions), ctx.scheme.rotate(k, ctx.positions)
         layout, mask, bias = ctx.layout, ctx.mask, ctx.bias
         if ctx.windows is not None:  # ctx.bias has the shape of whole sequences, not of windows
             layout, mask, bias = ctx.windows, ctx.windows.mask, None
@@ -382,7 +382,7 @@ class Attention(Mixer):
             what = f"{self.name}: the memory"
             raise misshapen(what, memory.x, memory.layout, self.memory_width, "memory.layout")
         if not self.own_values:
-            keys = self.key_value(memory.layout.where if self.by_place else memory.x)
+            keys = self.key_value(memory.layout.positions if self.by_location else memory.x)
             k = memory.layout.rows(keys, self.kv_heads)
             v = memory.layout.rows(memory.x, 1).expand(-1, self.kv_heads, -1, -1)
             return normed(self.key_norm, k), v

@@ -89,7 +89,7 @@ class Sublayer(NamedTuple):
 
     part: str  # the block's attribute that holds the sub-layer
     norm: str  # the attribute that holds its norm
-    place: str  # one of NORM_PLACES
+    norm_place: str  # one of NORM_PLACES
     scale: float  # factor on the sub-layer's output
     gain: str | None  # the attribute that holds a learned factor for each feature
 
@@ -213,12 +213,12 @@ class Block(nn.Module):
             setattr(self, norm_name, shape.make_norm())
             setattr(self, part, mixer)
             scale = (scales or shape.scales).get(part, 1.0)
-            place = shape.norm_places.get(part, shape.norm_place)
+            norm_place = shape.norm_places.get(part, shape.norm_place)
             gain = None
             if shape.layer_scale is not None:
                 gain = part.partition("_")[0] + "_gain"
                 setattr(self, gain, nn.Parameter(torch.full((shape.dim,), shape.layer_scale)))
-            self.order.append(Sublayer(part, norm_name, _checked_place(place), scale, gain))
+            self.order.append(Sublayer(part, norm_name, _checked_place(norm_place), scale, gain))
         self.block_norm = shape.make_norm() if shape.block_norm else None
         self.dropout = Dropout(shape.dropout)
         self.drop_path = shape.drop_path
@@ -229,20 +229,20 @@ class Block(nn.Module):
 
     def sites(self) -> dict[str, int]:
         """The tap sites of this block, with the number of heads at each (0: not per head)."""
-        found: dict[str, int] = {}
+        sites: dict[str, int] = {}
         for mixer in self.mixers():
-            found |= mixer.sites()
-        return found | {self._last_site: 0}
+            sites |= mixer.sites()
+        return sites | {self._last_site: 0}
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
         ctx.check(self, x)
         # Looked up by name, since a copy of the model may replace single modules.
         modules = cast(dict[str, nn.Module], self._modules)
-        for part, norm_name, place, scale, gain in self.order:
+        for part, norm_name, norm_place, scale, gain in self.order:
             norm = modules[norm_name]
-            change = modules[part](norm(x) if place == "pre" else x, ctx)
-            change = norm(change) if place == "inside" else change
+            change = modules[part](norm(x) if norm_place == "pre" else x, ctx)
+            change = norm(change) if norm_place == "inside" else change
             change = self.dropout(change) if self.training else change
             if scale != 1:
                 change = change * scale
@@ -251,16 +251,16 @@ class Block(nn.Module):
             if self.drop_path and self.training:
                 change = drop_rows(change, self.drop_path, ctx.layout.lengths)
             x = x + change if self.residual else change
-            x = norm(x) if place == "post" else x
+            x = norm(x) if norm_place == "post" else x
         if self.block_norm is not None:
             x = self.block_norm(x)
         return ctx.visit(self._last_site, x)
 
 
-def _checked_place(place: str) -> str:
-    if place not in NORM_PLACES:
-        raise InputError("norm_place", got=place, expected=f"one of {', '.join(NORM_PLACES)}")
-    return place
+def _checked_place(norm_place: str) -> str:
+    if norm_place not in NORM_PLACES:
+        raise InputError("norm_place", got=norm_place, expected=f"one of {', '.join(NORM_PLACES)}")
+    return norm_place
 
 
 class Stack(nn.Module):
@@ -290,8 +290,8 @@ class Stack(nn.Module):
         self.input_width = shape.dim
         self.blocks = nn.ModuleList(
             [
-                Block(each, f"{name}.{i}", sublayers(each, f"{name}.{i}", cross=cross))
-                for i, each in enumerate(_deeper(shape, layers))
+                Block(settings, f"{name}.{i}", sublayers(settings, f"{name}.{i}", cross=cross))
+                for i, settings in enumerate(_deeper(shape, layers))
             ]
         )
         self.final_norm = shape.make_norm() if final_norm else nn.Identity()
@@ -322,10 +322,10 @@ class Stack(nn.Module):
 
     def sites(self) -> dict[str, int]:
         """The tap sites of this stack, with the number of heads at each (0: not per head)."""
-        found = {f"{self.name}.embedding": 0}
+        sites = {f"{self.name}.embedding": 0}
         for block in self.layers():
-            found |= block.sites()
-        return found
+            sites |= block.sites()
+        return sites
 
     def start(self, rows: int, length: int, like: Tensor) -> KVCache:
         """Creates the empty decoding state of the stack: its key-value cache and other states.
@@ -335,11 +335,11 @@ class Stack(nn.Module):
             length: Maximum number of tokens of a row.
             like: Any tensor with the device and dtype of the keys and values.
         """
-        own = self._attending()
-        kv_heads, head_dim = (own[0].kv_heads, own[0].head_dim) if own else (0, 0)
-        cache = KVCache(len(own), rows, length, kv_heads, head_dim, like.device, like.dtype)
-        held = [found for m in self._holding() if (found := m.start(rows, like)) is not None]
-        return RecurrentState(held, cache) if held else cache
+        layers = self._attending()
+        kv_heads, head_dim = (layers[0].kv_heads, layers[0].head_dim) if layers else (0, 0)
+        cache = KVCache(len(layers), rows, length, kv_heads, head_dim, like.device, like.dtype)
+        states = [state for m in self._holding() if (state := m.start(rows, like)) is not None]
+        return RecurrentState(states, cache) if states else cache
 
     def project_memory(self, memory: Memory) -> Memory:
         """The same memory with the keys and values of every cross-attention, computed once."""
@@ -350,11 +350,11 @@ class Stack(nn.Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
         ctx.check(self, x)
-        if ctx.positions.has_bias:
+        if ctx.scheme.has_bias:
             queries = ctx.layout.longest
             keys = queries + (max(ctx.cache.lengths, default=0) if ctx.cache is not None else 0)
-            places = ctx.mask.query_positions(queries, keys, x.device)
-            ctx = replace(ctx, bias=ctx.positions.bias(places, keys))
+            query_positions = ctx.mask.query_positions(queries, keys, x.device)
+            ctx = replace(ctx, bias=ctx.scheme.bias(query_positions, keys))
         if self.grid_window is None:
             for block in self.layers():
                 x = block(x, ctx)

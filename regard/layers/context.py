@@ -67,9 +67,9 @@ class Context:
     """
 
     layout: Layout
-    where: Tensor  # (tokens,) position of each token in its sequence
+    positions: Tensor  # (tokens,) position of each token in its sequence
     mask: Mask
-    positions: Positions
+    scheme: Positions
     bias: Tensor | None = None  # (batch or 1, heads, query, key), added to the scores
     memory: Memory | None = None
     memory_layout: Layout | None = None
@@ -79,7 +79,7 @@ class Context:
 
     def __post_init__(self) -> None:
         before = 0 if self.cache is None else max(self.cache.lengths, default=0)
-        self.positions.extend_to(before + self.layout.longest)
+        self.scheme.extend_to(before + self.layout.longest)
 
     def check(self, layer: Layer, x: Tensor) -> None:
         """Refuses x if it does not have the tokens of the layout, and unknown names of the tap.
@@ -97,7 +97,7 @@ class Context:
         return x if self.tap is None else self.tap.visit_tokens(site, x, self.layout)
 
 
-def misshapen(what: str, x: Tensor, layout: Layout, width: int, place: str) -> InputError:
+def misshapen(what: str, x: Tensor, layout: Layout, width: int, layout_name: str) -> InputError:
     """The error for an x that is not the packed tokens of a layout.
 
     Args:
@@ -105,7 +105,7 @@ def misshapen(what: str, x: Tensor, layout: Layout, width: int, place: str) -> I
         x: What was given.
         layout: The layout of the tokens that were expected.
         width: The expected width.
-        place: Where the user finds the layout.
+        layout_name: Where the user finds the layout.
     """
     shape = tuple(getattr(x, "shape", ()))
     got = " x ".join(map(str, shape)) or type(x).__name__
@@ -115,6 +115,6 @@ def misshapen(what: str, x: Tensor, layout: Layout, width: int, place: str) -> I
     tokens = f"{layout.count} token{'' if layout.count == 1 else 's'}"
     fix = None
     if shape == (layout.batch, layout.longest, width):
-        fix = f"sequences are laid end to end, without padding: {place}.unpad(x)"
+        fix = f"sequences are laid end to end, without padding: {layout_name}.unpad(x)"
     expected = f"{layout.count} x {width}: {tokens}{sum_of} of width {width}"
     return InputError(what, got=got, expected=expected, fix=fix)

@@ -58,9 +58,9 @@ class OverTime(Mixer):
 
     def _last(self, rows: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """The last k - 1 inputs of each row, of (batch, k - 1 + length, dim)."""
-        place = torch.tensor(lengths)[:, None] + torch.arange(self.kernel - 1)  # (batch, k - 1)
+        index = torch.tensor(lengths)[:, None] + torch.arange(self.kernel - 1)  # (batch, k - 1)
         row = torch.arange(len(lengths), device=rows.device)[:, None]
-        return rows[row, place.to(rows.device)]
+        return rows[row, index.to(rows.device)]
 
 
 class GatedConvolution(OverTime):

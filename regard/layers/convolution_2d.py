@@ -14,10 +14,10 @@ class Convolution2d(nn.Conv2d):
         before: Channels of the input.
         after: Channels of the output.
         kernel: Side of the kernel.
-        stride: Step between the places of the kernel, in both directions.
+        stride: Step between the positions of the kernel, in both directions.
         bias: Whether it has a bias.
         padded: Whether to pad with zeros on all sides; otherwise the kernel stays inside.
-        places: Number of places of the output, for images of the model's size: what it costs.
+        output_cells: Number of cells of the output, for images of the model's size: what it costs.
     """
 
     def __init__(
@@ -29,11 +29,11 @@ class Convolution2d(nn.Conv2d):
         stride: int = 1,
         bias: bool = False,
         padded: bool = True,
-        places: int = 0,
+        output_cells: int = 0,
     ) -> None:
         padding = kernel // 2 if padded else 0
         super().__init__(before, after, kernel, stride=stride, padding=padding, bias=bias)
-        self.places = places
+        self.output_cells = output_cells
 
 
 class BatchNorm(nn.BatchNorm2d):

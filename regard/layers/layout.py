@@ -37,7 +37,7 @@ class InTime(NamedTuple):
     Sequences are sorted by length, the longest first.
     """
 
-    tokens: Tensor  # (tokens,) index of the packed token at each place of this order
+    tokens: Tensor  # (tokens,) index of the packed token at each position of this order
     tokens_back: Tensor  # (tokens,) the inverse permutation
     counts: Tensor  # (longest,) number of sequences that have a token at each time, on the CPU
     rows: Tensor  # (batch,) sequences sorted by length, the longest first
@@ -45,13 +45,13 @@ class InTime(NamedTuple):
 
 
 class Layout:
-    """The lengths of the sequences of a batch, and the place of each token in padded rows.
+    """The lengths of the sequences of a batch, and the position of each token in padded rows.
 
     Args:
         lengths: Number of tokens of each sequence.
         device: Device of the index tensors.
         grid: Rows and columns of patches, if each sequence is an image.
-        first: Number of tokens before the grid, such as 1 for [CLS].
+        prefix: Number of tokens before the grid, such as 1 for [CLS].
 
     Example:
         >>> layout = Layout((2, 3))
@@ -68,25 +68,25 @@ class Layout:
         lengths: Sequence[int],
         device: torch.device | str = "cpu",
         grid: tuple[int, int] | None = None,
-        first: int = 0,
+        prefix: int = 0,
     ) -> None:
         self.lengths = tuple(lengths)
-        self.device, self.grid, self.first = device, grid, first
-        self.sides = grid  # rows and columns of the tokens that attend to each other
+        self.device, self.grid, self.prefix = device, grid, prefix
+        self.window_shape = grid  # rows and columns of the tokens that attend to each other
         self.batch = len(self.lengths)
         self.longest = max(self.lengths, default=0)
         self.even = self.lengths.count(self.longest) == self.batch
         self.count = sum(self.lengths)  # tokens of all sequences
-        if grid is not None and set(self.lengths) - {first + grid[0] * grid[1]}:
+        if grid is not None and set(self.lengths) - {prefix + grid[0] * grid[1]}:
             raise InputError(
                 "a grid of tokens",
                 got=f"lengths {', '.join(map(str, sorted(set(self.lengths))))}",
-                expected=f"{first} + {grid[0]} x {grid[1]} each",
+                expected=f"{prefix} + {grid[0]} x {grid[1]} each",
             )
 
     def take(self, rows: Sequence[int]) -> Layout:
         """The layout of the given sequences alone, in the given order."""
-        return Layout([self.lengths[row] for row in rows], self.device, self.grid, self.first)
+        return Layout([self.lengths[row] for row in rows], self.device, self.grid, self.prefix)
 
     def keys(self, query: int) -> list[int]:
         """For one query, the token of each key column of recorded weights: here, all tokens."""
@@ -95,10 +95,10 @@ class Layout:
 
     def windows(self, size: int, shift: int = 0) -> Windows:
         """The same tokens in windows of size x size, shifted by `shift` rows and columns (Swin)."""
-        if self.grid is None or self.first:
+        if self.grid is None or self.prefix:
             raise InputError(
                 "windows",
-                got=f"{self.first} tokens before a grid" if self.grid else "tokens in no grid",
+                got=f"{self.prefix} tokens before a grid" if self.grid else "tokens in no grid",
                 expected="a grid and nothing before it",
             )
         if not 0 <= shift < size:
@@ -108,7 +108,7 @@ class Layout:
         return Windows(self, self.grid, size, shift)
 
     @cached_property
-    def where(self) -> Tensor:
+    def positions(self) -> Tensor:
         """The position of each token in its sequence: (tokens,)."""
         if self.even:
             return torch.arange(self.longest, device=self.device).repeat(self.batch)
@@ -117,13 +117,13 @@ class Layout:
         return (torch.arange(starts.numel()) - starts).to(self.device)
 
     @cached_property
-    def firsts(self) -> Tensor:
+    def first_tokens(self) -> Tensor:
         """The index of each sequence's first token among the packed tokens: (batch,)."""
         lengths = torch.tensor(self.lengths)
         return (lengths.cumsum(0) - lengths).to(self.device)
 
     @cached_property
-    def row(self) -> Tensor:
+    def sequence_of(self) -> Tensor:
         """The sequence of each token: (tokens,)."""
         row = torch.arange(self.batch).repeat_interleave(torch.tensor(self.lengths))
         return row.to(self.device)
@@ -131,18 +131,18 @@ class Layout:
     @cached_property
     def slots(self) -> Tensor:
         """The index of each token in the flattened padded rows (batch * longest): (tokens,)."""
-        return self.row * self.longest + self.where
+        return self.sequence_of * self.longest + self.positions
 
     @cached_property
     def in_time(self) -> InTime:
         """The order in which a recurrent layer reads the tokens."""
-        return self._timed(self.where.cpu())
+        return self._timed(self.positions.cpu())
 
     @cached_property
     def backward_in_time(self) -> InTime:
         """The same for a layer that reads each sequence from its last token to its first."""
         lengths = torch.tensor(self.lengths)
-        return self._timed(lengths.repeat_interleave(lengths) - 1 - self.where.cpu())
+        return self._timed(lengths.repeat_interleave(lengths) - 1 - self.positions.cpu())
 
     def _timed(self, when: Tensor) -> InTime:
         """The order of the tokens by the time at which each is read: when (tokens,)."""
@@ -150,8 +150,8 @@ class Layout:
         rows = lengths.argsort(descending=True, stable=True)
         rank = rows.argsort().repeat_interleave(lengths)  # rank of each token's sequence
         tokens = (when * self.batch + rank).argsort()
-        given = (tokens, tokens.argsort(), rows, rows.argsort())
-        tokens, tokens_back, rows, rows_back = (each.to(self.device) for each in given)
+        orders = (tokens, tokens.argsort(), rows, rows.argsort())
+        tokens, tokens_back, rows, rows_back = (order.to(self.device) for order in orders)
         return InTime(tokens, tokens_back, torch.bincount(when), rows, rows_back)
 
     def reversed(self, rows: Tensor) -> Tensor:
@@ -159,8 +159,8 @@ class Layout:
 
         Padding stays at the end.
         """
-        place, length = torch.arange(self.longest), torch.tensor(self.lengths)[:, None]
-        order = torch.where(place < length, length - 1 - place, place).to(rows.device)
+        time, length = torch.arange(self.longest), torch.tensor(self.lengths)[:, None]
+        order = torch.where(time < length, length - 1 - time, time).to(rows.device)
         return rows.gather(1, order[..., None].expand_as(rows))
 
     def pad(self, x: Tensor) -> Tensor:
@@ -198,7 +198,7 @@ class Windows(Layout):
 
     Shifted windows wrap around the border of the image (Swin's cyclic shift), so that their number
     stays the same; the mask separates tokens that are no neighbours in the image. If the image does
-    not fill a window, its remaining places are padding, which is masked as well. An image that is
+    not fill a window, its remaining cells are padding, which is masked as well. An image that is
     smaller than a window is one window.
 
     Args:
@@ -219,36 +219,36 @@ class Windows(Layout):
     def __init__(self, of: Layout, grid: tuple[int, int], size: int, shift: int) -> None:
         sides = [min(size, extent) for extent in grid]
         counts = [-(-extent // side) for extent, side in zip(grid, sides, strict=True)]
-        self.sides = sides[0], sides[1]
-        self.pictures, self.each = of.batch, counts[0] * counts[1]
-        places, wrapped = [], []  # one entry for the rows, one for the columns
+        self.window_shape = sides[0], sides[1]
+        self.images, self.windows_per_image = of.batch, counts[0] * counts[1]
+        shifted, wrapped = [], []  # one entry for the rows, one for the columns
         for extent, side, count in zip(grid, sides, counts, strict=True):
             offset = shift if count > 1 else 0
-            place = torch.arange(extent)
-            places.append((place - offset) % (count * side))
-            wrapped.append((place < offset).long())
-        (row, column), (height, width) = places, sides
+            index = torch.arange(extent)
+            shifted.append((index - offset) % (count * side))
+            wrapped.append((index < offset).long())
+        (row, column), (height, width) = shifted, sides
         window = (row // height)[:, None] * counts[1] + column // width  # (rows, columns)
         inside = (row % height)[:, None] * width + column % width
         self.own_slots = (window * height * width + inside).flatten()  # for one image's tokens
         self.own_segments = (2 * wrapped[0][:, None] + wrapped[1]).flatten()
         # Not `even`: even if every window is full, the tokens are in a different order.
-        self.lengths, self.device, self.grid, self.first = of.lengths, of.device, grid, 0
-        self.batch, self.longest, self.even = of.batch * self.each, height * width, False
-        self.count = of.count
+        self.lengths, self.device, self.grid, self.prefix = of.lengths, of.device, grid, 0
+        self.batch, self.longest = of.batch * self.windows_per_image, height * width
+        self.count, self.even = of.count, False
 
     @cached_property
     def slots(self) -> Tensor:
         """The index of each token in the flattened windows of all images: (tokens,)."""
-        pictures = torch.arange(self.pictures)[:, None] * self.each * self.longest
-        return (pictures + self.own_slots).flatten().to(self.device)
+        first_slots = torch.arange(self.images)[:, None] * self.windows_per_image * self.longest
+        return (first_slots + self.own_slots).flatten().to(self.device)
 
     @cached_property
     def tokens_of(self) -> Tensor:
-        """The token of an image at each place of its windows, -1 for padding: (windows, place)."""
-        found = torch.full((self.each * self.longest,), -1)
-        found[self.own_slots] = torch.arange(len(self.own_slots))
-        return found.view(self.each, self.longest)
+        """The token of an image at each cell of its windows, -1 for padding: (windows, cell)."""
+        tokens = torch.full((self.windows_per_image * self.longest,), -1)
+        tokens[self.own_slots] = torch.arange(len(self.own_slots))
+        return tokens.view(self.windows_per_image, self.longest)
 
     def keys(self, query: int) -> list[int]:
         """For one query, the token of each key column: those of its window; -1 is padding."""
@@ -257,7 +257,7 @@ class Windows(Layout):
     def spread(self, weights: Tensor) -> Tensor:
         """Recorded weights with a column for each token of an image: 0 outside the query's window.
 
-        weights (…, query, place in the query's window) -> (…, query, token).
+        weights (…, query, cell of the query's window) -> (…, query, token).
 
         Example:
             >>> windows = Layout((8,), grid=(2, 4)).windows(2)
@@ -265,7 +265,7 @@ class Windows(Layout):
             tensor([0.2500, 0.2500, 0.0000, 0.0000, 0.2500, 0.2500, 0.0000, 0.0000])
         """
         queries = len(self.own_slots)
-        tokens = self.tokens_of[self.own_slots // self.longest].to(weights.device)  # (query, place)
+        tokens = self.tokens_of[self.own_slots // self.longest].to(weights.device)  # (query, cell)
         tokens = torch.where(tokens < 0, queries, tokens)  # padding gets a column that is cut off
         out = weights.new_zeros(*weights.shape[:-1], queries + 1)
         return out.scatter_(-1, tokens.expand(weights.shape), weights)[..., :-1]
@@ -273,12 +273,12 @@ class Windows(Layout):
     @cached_property
     def mask(self) -> Mask:
         """Allows attention only within a window and between neighbours in the image."""
-        whole = len(self.own_slots) == self.each * self.longest
+        whole = len(self.own_slots) == self.windows_per_image * self.longest
         if whole and not self.own_segments.any():
             return Mask()
-        segments = torch.full((self.each * self.longest,), -1)
+        segments = torch.full((self.windows_per_image * self.longest,), -1)
         segments[self.own_slots] = self.own_segments
-        segments = segments.view(self.each, self.longest).repeat(self.pictures, 1).to(self.device)
+        segments = segments.view(-1, self.longest).repeat(self.images, 1).to(self.device)
         return Mask(segments=(segments, segments))
 
 

@@ -78,7 +78,7 @@ class Mask:
     ) -> Tensor:
         """The position of each query among the keys: (batch or 1, query)."""
         first, *others = starts = self._starts(queries, keys)
-        if not others:  # every row starts at the same place
+        if not others:  # every row starts at the same position
             return torch.arange(first, first + queries, device=device)[None]
         return torch.tensor(starts, device=device)[:, None] + torch.arange(queries, device=device)
 
@@ -89,8 +89,8 @@ class Mask:
         """
         sizes = (queries, keys, str(device))
         if sizes not in self._dense:
-            places = self.query_positions(queries, keys, device)
-            self._dense[sizes] = self._build(range(queries), slice(0, keys), places)
+            positions = self.query_positions(queries, keys, device)
+            self._dense[sizes] = self._build(range(queries), slice(0, keys), positions)
         return self._dense[sizes]
 
     def first_counts(self, batch: int, queries: int, keys: int) -> tuple[int, ...] | None:
@@ -108,23 +108,23 @@ class Mask:
         if self.segments is not None or self.extra is not None:
             return None
         if self.causal:
-            found = tuple(start + 1 for start in self._starts(queries, keys))
+            counts = tuple(start + 1 for start in self._starts(queries, keys))
         elif self.window is not None:
             return None
         else:
-            found = self.key_lengths or (keys,)
-        return found * (batch // len(found))
+            counts = self.key_lengths or (keys,)
+        return counts * (batch // len(counts))
 
-    def key_range(self, some: Sequence[int], queries: int, keys: int) -> slice:
+    def key_range(self, chosen: Sequence[int], queries: int, keys: int) -> slice:
         """The range of keys that these queries can need by causality, window and key lengths.
 
         Args:
-            some: Indices of the queries.
+            chosen: Indices of the queries.
             queries: Total number of queries.
             keys: Total number of keys.
         """
         starts = self._starts(queries, keys)
-        nearest, farthest = min(starts) + min(some), max(starts) + max(some)
+        nearest, farthest = min(starts) + min(chosen), max(starts) + max(chosen)
         first, last = 0, keys
         if self.window is not None:
             first, last = nearest - self.window, farthest + self.window + 1
@@ -137,48 +137,48 @@ class Mask:
 
     def part(
         self,
-        some: Sequence[int],
+        chosen: Sequence[int],
         key_range: slice,
         queries: int,
         keys: int,
         device: torch.device | str,
     ) -> Tensor | None:
-        """The part of `dense` for these queries (`some`) and this range of keys (`key_range`).
+        """The part of `dense` for these queries (`chosen`) and this range of keys (`key_range`).
 
         None if every key is allowed. A large mask is not built as a whole.
         """
         if self._causal_flag(queries, keys) is False:
             return None
         if queries * keys > LARGEST_WHOLE_MASK:
-            places = self.query_positions(queries, keys, device)
-            return self._build(some, key_range, places[:, list(some)])
+            positions = self.query_positions(queries, keys, device)
+            return self._build(chosen, key_range, positions[:, list(chosen)])
         whole = self.dense(queries, keys, device)
-        return None if whole is None else _cut(whole, some, key_range)
+        return None if whole is None else _cut(whole, chosen, key_range)
 
-    def _build(self, some: Sequence[int], key_range: slice, places: Tensor) -> Tensor | None:
-        """All rules for some queries, at positions `places` (batch or 1, query), and some keys.
+    def _build(self, chosen: Sequence[int], key_range: slice, positions: Tensor) -> Tensor | None:
+        """All rules for some queries, at positions `positions` (batch or 1, query), and some keys.
 
         Returns:
             A tensor that broadcasts to (batch, heads, query, key), or None if there is no rule.
         """
         rules: list[Tensor] = []
-        key = torch.arange(key_range.start, key_range.stop, device=places.device)  # (key,)
-        place = places[:, None, :, None]  # (batch, 1, query, 1)
+        key = torch.arange(key_range.start, key_range.stop, device=positions.device)  # (key,)
+        position = positions[:, None, :, None]  # (batch, 1, query, 1)
         if self.causal:
-            rules.append(key <= place)
+            rules.append(key <= position)
         if self.window is not None:
-            rules += [key >= place - self.window, key <= place + self.window]
+            rules += [key >= position - self.window, key <= position + self.window]
         if self.key_lengths is not None and min(self.key_lengths) < key_range.stop:
-            lengths = torch.tensor(self.key_lengths, device=places.device)
+            lengths = torch.tensor(self.key_lengths, device=positions.device)
             rules.append((key < lengths[:, None])[:, None, None])  # (batch, 1, 1, key)
         if self.segments is not None:
             of_query, of_key = self.segments
             same = (
-                of_query[:, list(some), None] == of_key[:, None, key_range]
+                of_query[:, list(chosen), None] == of_key[:, None, key_range]
             )  # (batch, query, key)
             rules.append(same[:, None])
         if self.extra is not None:
-            rules.append(_cut(self.extra[(None,) * (4 - self.extra.dim())], some, key_range))
+            rules.append(_cut(self.extra[(None,) * (4 - self.extra.dim())], chosen, key_range))
         if not rules:
             return None
         mask = rules[0]
@@ -227,20 +227,20 @@ class Mask:
             yield KernelCall(slice(0, queries), slice(0, keys), *self.kernel(queries, keys, device))
             return
         for first in range(0, queries, QUERIES_PER_CALL):
-            some = range(first, min(first + QUERIES_PER_CALL, queries))
-            key_range = self.key_range(some, queries, keys)
-            allowed = self.part(some, key_range, queries, keys, device)
-            yield KernelCall(slice(some.start, some.stop), key_range, allowed, causal=False)
+            chosen = range(first, min(first + QUERIES_PER_CALL, queries))
+            key_range = self.key_range(chosen, queries, keys)
+            allowed = self.part(chosen, key_range, queries, keys, device)
+            yield KernelCall(slice(chosen.start, chosen.stop), key_range, allowed, causal=False)
 
 
-def _cut(x: Tensor, some: Sequence[int], key_range: slice) -> Tensor:
+def _cut(x: Tensor, chosen: Sequence[int], key_range: slice) -> Tensor:
     """x[:, :, some, key_range] of a mask (batch, heads, query, key); dimensions of size 1 stay."""
     x = x if x.shape[3] == 1 else x[..., key_range]
     if x.shape[2] == 1:
         return x
-    if isinstance(some, range):  # a view
-        return x[:, :, some.start : some.stop : some.step]
-    return x[:, :, list(some)]
+    if isinstance(chosen, range):  # a view
+        return x[:, :, chosen.start : chosen.stop : chosen.step]
+    return x[:, :, list(chosen)]
 
 
 def hardmax(weights: Tensor) -> Tensor:

@@ -39,11 +39,11 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalises (…, dim); the shape stays."""
-        own = self._parameters  # looking up `self.weight` takes a tenth of the norm of one token
-        return torch.layer_norm(x, self.normalized_shape, own["weight"], own["bias"], self.eps)
+        p = self._parameters  # looking up `self.weight` takes a tenth of the norm of one token
+        return torch.layer_norm(x, self.normalized_shape, p["weight"], p["bias"], self.eps)
 
 
-class Unit(nn.Module):
+class UnitNorm(nn.Module):
     """Scales each head's vector to length 1, or to a length that the head learns, at most 100.
 
     Cosine attention (Swin-V2) applies it to queries with a learned length, and to keys with

@@ -34,9 +34,9 @@ class Positions(nn.Module):
         """Called before every pass with the number of positions, so that tables can grow."""
         del length
 
-    def add(self, x: Tensor, where: Tensor) -> Tensor:
-        """Adds positions to the input: x (tokens, dim), positions `where` (tokens,)."""
-        del where
+    def add(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Adds positions (tokens,) to the input x (tokens, dim)."""
+        del positions
         return x
 
     def add_grid(self, x: Tensor, layout: Layout) -> Tensor:
@@ -46,11 +46,11 @@ class Positions(nn.Module):
             x: (tokens, dim) Of each image the tokens before its grid, then the grid row by row.
             layout: The layout of x, with the grid of all its images.
         """
-        return self.add(x, layout.where)
+        return self.add(x, layout.positions)
 
-    def rotate(self, x: Tensor, where: Tensor) -> Tensor:
-        """Rotates queries or keys x (tokens, heads, head_dim) by positions `where` (tokens,)."""
-        del where
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Rotates queries or keys x (tokens, heads, head_dim) by positions (tokens,)."""
+        del positions
         return x
 
     def bias(self, query: Tensor, keys: int) -> Tensor | None:
@@ -100,9 +100,9 @@ class Sinusoidal(Positions):
                 rows = grown(len(self.table), length, self.max_length)
                 self.table = sinusoid(rows, self.dim, halves=self.halves).to(self.table)
 
-    def add(self, x: Tensor, where: Tensor) -> Tensor:
-        """x + PE(where)."""
-        return x + self.table[where]
+    def add(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x + PE(positions)."""
+        return x + self.table[positions]
 
 
 def sinusoid_2d(grid: tuple[int, int], dim: int, before: int = 0) -> Tensor:
@@ -119,8 +119,8 @@ def sinusoid_2d(grid: tuple[int, int], dim: int, before: int = 0) -> Tensor:
     """
     rate = 10000.0 ** (-torch.arange(dim // 4, dtype=torch.float64) / (dim // 4))
     sides = [torch.arange(side, dtype=torch.float64) for side in grid]
-    places = torch.meshgrid(*sides, indexing="ij")  # rows and columns, (rows, columns) each
-    angles = [place.flatten()[:, None] * rate for place in places]  # (patches, dim / 4) each
+    axes = torch.meshgrid(*sides, indexing="ij")  # rows and columns, (rows, columns) each
+    angles = [axis.flatten()[:, None] * rate for axis in axes]  # (patches, dim / 4) each
     waves = torch.cat([wave for angle in angles for wave in (angle.sin(), angle.cos())], dim=1)
     return torch.cat((torch.zeros(before, dim, dtype=torch.float64), waves)).float()
 
@@ -152,15 +152,15 @@ class Sinusoidal2D(Positions):
         self.dim, self.grid, self.before = dim, grid or (1, max_length), before
         self.register_buffer("table", sinusoid_2d(self.grid, dim, before), persistent=False)
 
-    def add(self, x: Tensor, where: Tensor) -> Tensor:
-        """x + PE(where), with `where` counted over the tokens of an image."""
-        return x + self.table[where]
+    def add(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x + PE(positions), counted over the tokens of an image."""
+        return x + self.table[positions]
 
     def add_grid(self, x: Tensor, layout: Layout) -> Tensor:
         """x + PE(row, column), for a grid of any size."""
         if layout.grid is None or layout.grid == self.grid:
-            return self.add(x, layout.where)
-        return x + sinusoid_2d(layout.grid, self.dim, self.before).to(x)[layout.where]
+            return self.add(x, layout.positions)
+        return x + sinusoid_2d(layout.grid, self.dim, self.before).to(x)[layout.positions]
 
 
 class Learned(Positions):
@@ -191,16 +191,16 @@ class Learned(Positions):
         self.table = nn.Parameter(torch.empty(first + max_length, dim))
         nn.init.normal_(self.table, std=0.02)
 
-    def add(self, x: Tensor, where: Tensor) -> Tensor:
-        """x + table[first + where]."""
-        return x + self.table[self.first + where if self.first else where]
+    def add(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x + table[first + positions]."""
+        return x + self.table[self.first + positions if self.first else positions]
 
     def add_grid(self, x: Tensor, layout: Layout) -> Tensor:
         """x + table; for another grid than the table's, its patches are interpolated."""
         if self.grid is None or layout.grid is None or layout.grid == self.grid:
-            return self.add(x, layout.where)
+            return self.add(x, layout.positions)
         table = interpolated(self.table[self.first :], self.grid, layout.grid, self.before)
-        return x + table[layout.where]
+        return x + table[layout.positions]
 
 
 def interpolated(
@@ -270,9 +270,9 @@ class Rotary(Positions):
                 self.cosine = cosine.to(self.cosine)
                 self.sine = sine.to(self.sine)
 
-    def rotate(self, x: Tensor, where: Tensor) -> Tensor:
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """[a, b] -> [a cos - b sin, b cos + a sin] for each pair: (tokens, heads, head_dim)."""
-        cosine, sine = self.cosine[where][:, None], self.sine[where][:, None]  # (tokens, 1, half)
+        cosine, sine = self.cosine[positions, None], self.sine[positions, None]  # (tokens, 1, half)
         if self.interleaved:
             a, b = x[..., 0::2], x[..., 1::2]
             return torch.stack((a * cosine - b * sine, b * cosine + a * sine), dim=-1).flatten(-2)
@@ -370,16 +370,16 @@ POSITIONS: dict[str, type[Positions]] = {
 
 
 def position_scheme(
-    kind: str, *, dim: int, heads: int, max_length: int, causal: bool, **own: Any
+    kind: str, *, dim: int, heads: int, max_length: int, causal: bool, **options: Any
 ) -> Positions:
-    """Builds the scheme named `kind` for one stack; `own` are arguments of this kind alone."""
+    """Builds the scheme named `kind` for one stack; `options` are arguments of this kind alone."""
     if kind not in POSITIONS:
         raise InputError("positions", got=kind, expected=f"one of {', '.join(POSITIONS)}")
     if kind == "none":
         return Positions()
     if kind == "buckets":
-        own["both_sides"] = not causal
+        options["both_sides"] = not causal
     if kind == "sinusoidal_halves":
-        own["halves"] = True
+        options["halves"] = True
     scheme: Callable[..., Positions] = POSITIONS[kind]
-    return scheme(dim, heads, max_length, **own)
+    return scheme(dim, heads, max_length, **options)

@@ -13,7 +13,7 @@ after it, and z is the share of the new candidate, not of the old state.
 
 PyTorch's kernels compute a whole layer at once, for sequences of different lengths without padding.
 The gates can be recomputed from x and the states, so recording them with a tap changes nothing. The
-explicit loop over time (`openly`) runs if a gate is edited, if a sequence is empty, for
+explicit loop over time (`step_by_step`) runs if a gate is edited, if a sequence is empty, for
 `gru_before`, and on devices without such kernels.
 """
 
@@ -46,13 +46,17 @@ GATES = {
 FUSED = ("cpu", "cuda", "mps")
 """Devices that have a kernel for a whole layer."""
 DIRECTIONS = ("forward", "backward", "both", "apart")
-See = Callable[[str, Tensor], Tensor]
+GateHook = Callable[[str, Tensor], Tensor]
 """Called with the name and value of a gate; returns the value to use, which a tap may edit."""
+States = tuple[Tensor, ...]
+"""The state of a cell, (batch, width) each: h, and for an LSTM c."""
 Hidden = tuple[Tensor, Tensor | None]
 """U of all gates, (gates · width, width), and its bias, (gates · width,)."""
 
 
-def gates_of(cell: str, from_x: Tensor, h: Tensor, hidden: Hidden, see: See) -> dict[str, Tensor]:
+def gates_of(
+    cell: str, from_x: Tensor, h: Tensor, hidden: Hidden, see: GateHook
+) -> dict[str, Tensor]:
     """The gates of a cell, in PyTorch's order.
 
     Args:
@@ -63,7 +67,7 @@ def gates_of(cell: str, from_x: Tensor, h: Tensor, hidden: Hidden, see: See) -> 
         see: Called with each gate.
 
     Returns:
-        Name -> value of the gates that `turn` needs, (…, width) each.
+        Name -> value of the gates that `cell_step` needs, (…, width) each.
     """
     if cell == "gru_before":
         return _reset_before(from_x, h, hidden, see)
@@ -85,7 +89,7 @@ def gates_of(cell: str, from_x: Tensor, h: Tensor, hidden: Hidden, see: See) -> 
     }
 
 
-def _reset_before(from_x: Tensor, h: Tensor, hidden: Hidden, see: See) -> dict[str, Tensor]:
+def _reset_before(from_x: Tensor, h: Tensor, hidden: Hidden, see: GateHook) -> dict[str, Tensor]:
     """The gates of `gru_before`: U_n is multiplied with r ⊙ h, so it needs r first."""
     parts = [2 * h.shape[-1], h.shape[-1]]
     gates, candidate = torch.split(hidden[0], parts)  # U_r and U_z together, U_n
@@ -97,26 +101,26 @@ def _reset_before(from_x: Tensor, h: Tensor, hidden: Hidden, see: See) -> dict[s
     return {"update": update, "candidate": see("candidate", (x_n + from_h).tanh())}
 
 
-def turn(cell: str, gates: dict[str, Tensor], held: tuple[Tensor, ...], see: See) -> Any:
+def cell_step(cell: str, gates: dict[str, Tensor], before: States, see: GateHook) -> Any:
     """The state of a cell after a token, from its gates and the state before: (h,) or (h, c)."""
     if cell == "rnn":
         return (see("state", gates["candidate"]),)
     if cell == "gru":
         update = gates["update"]
-        return (see("state", (1 - update) * gates["candidate"] + update * held[0]),)
+        return (see("state", (1 - update) * gates["candidate"] + update * before[0]),)
     if cell == "gru_before":
         update = gates["update"]
-        return (see("state", (1 - update) * held[0] + update * gates["candidate"]),)
-    inner = see("cell", gates["forget"] * held[1] + gates["input"] * gates["candidate"])
+        return (see("state", (1 - update) * before[0] + update * gates["candidate"]),)
+    inner = see("cell", gates["forget"] * before[1] + gates["input"] * gates["candidate"])
     return see("state", gates["output"] * inner.tanh()), inner
 
 
-class Way(NamedTuple):
-    """One direction in which a layer reads: where its weights are, and the name of its gates."""
+class Direction(NamedTuple):
+    """One direction in which a layer reads: where its weights are, and how its gates are named."""
 
     cells: str  # the layer's attribute that holds PyTorch's module
     suffix: str  # the end of the names of its weights in that module
-    place: str  # tap sites are `place.gate`
+    name: str  # tap sites are `name.gate`
     backward: bool  # whether it reads from the last token to the first
 
 
@@ -167,23 +171,23 @@ class Recurrent(Mixer):
         inputs = self.width if direction == "apart" else dim + beside
         options = {"batch_first": True, "bidirectional": direction == "both", "bias": bias}
         self.cells = CELLS[cell](inputs, self.width, **options)
-        forward = Way("cells", "", name, backward=False)
-        backward = Way("cells", "", f"{name}.backward", backward=True)
-        self.ways = [backward if direction == "backward" else forward]
+        forward = Direction("cells", "", name, backward=False)
+        backward = Direction("cells", "", f"{name}.backward", backward=True)
+        self.directions = [backward if direction == "backward" else forward]
         if direction == "both":
-            self.ways.append(backward._replace(suffix="_reverse"))
+            self.directions.append(backward._replace(suffix="_reverse"))
         if direction == "apart":
             self.backward_cells = CELLS[cell](inputs, self.width, **options)
-            self.ways.append(backward._replace(cells="backward_cells"))
+            self.directions.append(backward._replace(cells="backward_cells"))
 
-    def start(self, rows: int, like: Tensor) -> tuple[Tensor, ...]:
+    def start(self, rows: int, like: Tensor) -> States:
         """The initial state: zeros (rows, width), twice for an LSTM."""
         zeros = like.new_zeros(rows, self.width)
         return (zeros, zeros) if self.cell == "lstm" else (zeros,)
 
     def sites(self) -> dict[str, int]:
         """The tap sites: the output, and the gates; backward gates are in `.backward`."""
-        inside = [f"{way.place}.{gate}" for way in self.ways for gate in GATES[self.cell]]
+        inside = [f"{d.name}.{gate}" for d in self.directions for gate in GATES[self.cell]]
         return {self.name: 0, **dict.fromkeys(inside, 0)}
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -194,17 +198,17 @@ class Recurrent(Mixer):
             raise InputError(
                 self.name, got="one token at a time", expected="whole texts, as it reads backward"
             )
-        held = None if cache is None else cache.states[self.slot]
-        ways = self.ways if cache is None else self.ways[:1]
+        before = None if cache is None else cache.states[self.slot]
+        directions = self.directions if cache is None else self.directions[:1]
         edited = tap is not None and any(tap.edits_at(site) for site in [*self.sites()][1:])
         fused = self.cell != "gru_before" and x.device.type in FUSED
         if edited or not fused or 0 in layout.lengths:  # kernels reject empty texts
-            out, after = self.openly(x, layout, held, tap, ways)
+            out, after = self.step_by_step(x, layout, before, tap, directions)
         else:
-            out, after = self._at_once(x, layout, held, ways)
+            out, after = self._at_once(x, layout, before, directions)
             if tap is not None and any(tap.wants(site) for site in [*self.sites()][1:]):
-                self._show(x, out, layout, held, tap, ways)
-        if len(ways) < len(self.ways):
+                self._show(x, out, layout, before, tap, directions)
+        if len(directions) < len(self.directions):
             out = torch.cat((out, torch.zeros_like(out)), 1)  # the backward half
         if cache is not None:
             cache.states[self.slot] = after
@@ -214,91 +218,87 @@ class Recurrent(Mixer):
         """The input of each direction: x itself, or a half of it for each."""
         if self.direction == "apart":
             return list(torch.split(x, self.width, 1))  # (tokens, width) each
-        return [x] * len(self.ways)
+        return [x] * len(self.directions)
 
     def _at_once(
-        self, x: Tensor, layout: Layout, held: tuple[Tensor, ...] | None, ways: list[Way]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        self, x: Tensor, layout: Layout, before: States | None, directions: list[Direction]
+    ) -> tuple[Tensor, States]:
         """Calls PyTorch's kernels: the output (tokens, dim), and the final state of each row."""
         if self.direction == "both":  # one kernel for both
-            return self._kernel(self.cells, x, layout, held, backward=False)
-        inputs = self._inputs(x)[: len(ways)]
-        found = [
-            self._kernel(getattr(self, way.cells), part, layout, held, backward=way.backward)
-            for way, part in zip(ways, inputs, strict=True)
+            return self._kernel(directions[0], x, layout, before)
+        inputs = self._inputs(x)[: len(directions)]
+        results = [
+            self._kernel(direction, part, layout, before)
+            for direction, part in zip(directions, inputs, strict=True)
         ]
-        outs = [out for out, _ in found]
-        return outs[0] if len(outs) == 1 else torch.cat(outs, 1), found[0][1]
+        outs = [out for out, _ in results]
+        return outs[0] if len(outs) == 1 else torch.cat(outs, 1), results[0][1]
 
     def _kernel(
-        self,
-        cells: nn.Module,
-        x: Tensor,
-        layout: Layout,
-        held: tuple[Tensor, ...] | None,
-        *,
-        backward: bool,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        before: Any = None if held is None else tuple(each[None] for each in held)
-        if before is not None and self.cell != "lstm":
-            (before,) = before
+        self, direction: Direction, x: Tensor, layout: Layout, before: States | None
+    ) -> tuple[Tensor, States]:
+        cells, backward = getattr(self, direction.cells), direction.backward
+        initial: Any = None if before is None else tuple(state[None] for state in before)
+        if initial is not None and self.cell != "lstm":
+            (initial,) = initial
         if layout.even and not backward:
-            out, last = cells(x.view(layout.batch, layout.longest, -1), before)
+            out, last = cells(x.view(layout.batch, layout.longest, -1), initial)
             out = out.reshape(-1, out.shape[-1])
         else:
             time = layout.backward_in_time if backward else layout.in_time
             packed = PackedSequence(x[time.tokens], time.counts, time.rows, time.rows_back)
-            out, last = cells(packed, before)
+            out, last = cells(packed, initial)
             out = out.data[time.tokens_back]
         last = last if self.cell == "lstm" else (last,)
-        return out, tuple(each[0] for each in last)
+        return out, tuple(state[0] for state in last)
 
-    def openly(
+    def step_by_step(
         self,
         x: Tensor,
         layout: Layout,
-        held: tuple[Tensor, ...] | None = None,
+        before: States | None = None,
         tap: Tap | None = None,
-        ways: list[Way] | None = None,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        directions: list[Direction] | None = None,
+    ) -> tuple[Tensor, States]:
         """Computes the same as `_at_once` in a loop over time; a tap may edit the gates.
 
         At each time the loop computes only the sequences that have a token there.
         """
-        ways = self.ways if ways is None else ways
-        first = held or self.start(layout.batch, x)
-        found = []
-        for way, part in zip(ways, self._inputs(x), strict=False):
-            time = layout.backward_in_time if way.backward else layout.in_time
-            gates = Gates(tap, way.place, layout, layout.slots[time.tokens])
-            found.append(self._loop(way, part, time, first, as_it_is if tap is None else gates.see))
+        directions = self.directions if directions is None else directions
+        first = before or self.start(layout.batch, x)
+        results = []
+        for direction, part in zip(directions, self._inputs(x), strict=False):
+            time = layout.backward_in_time if direction.backward else layout.in_time
+            gates = Gates(tap, direction.name, layout, layout.slots[time.tokens])
+            hook = as_it_is if tap is None else gates.see
+            results.append(self._loop(direction, part, time, first, hook))
             gates.record()
-        return torch.cat([out for out, _ in found], 1), found[0][1]
+        return torch.cat([out for out, _ in results], 1), results[0][1]
 
     def _loop(
-        self, way: Way, x: Tensor, time: InTime, first: tuple[Tensor, ...], see: See
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """One direction of `openly`: its output (tokens, width), and the final state of each row.
+        self, direction: Direction, x: Tensor, time: InTime, first: States, see: GateHook
+    ) -> tuple[Tensor, States]:
+        """One direction of `step_by_step`: its output (tokens, width), and each row's final state.
 
         Sequences are sorted by length, so those that have a token at a time are the first rows.
         """
-        hidden = self._weights("hh", way)
-        from_x = F.linear(x, *self._weights("ih", way))[time.tokens]  # (tokens, gates · width)
-        state = tuple(each[time.rows] for each in first)  # (batch, width) each
+        hidden = self._weights("hh", direction)
+        from_x = F.linear(x, *self._weights("ih", direction))[time.tokens]  # (token, gates · width)
+        state = tuple(h[time.rows] for h in first)  # (batch, width) each
         states = [x.new_zeros(0, self.width)]
         for from_x_t in torch.split(from_x, time.counts.tolist()):
             count = len(from_x_t)
-            before = tuple(each[:count] for each in state)
+            before = tuple(h[:count] for h in state)
             gates = gates_of(self.cell, from_x_t, before[0], hidden, see)
-            after = turn(self.cell, gates, before, see)
+            after = cell_step(self.cell, gates, before, see)
             states.append(after[0])
             pairs = zip(after, state, strict=True)
             state = tuple(torch.cat((new, old[count:])) for new, old in pairs)
-        return torch.cat(states)[time.tokens_back], tuple(each[time.rows_back] for each in state)
+        return torch.cat(states)[time.tokens_back], tuple(h[time.rows_back] for h in state)
 
-    def _weights(self, kind: str, way: Way) -> Hidden:
+    def _weights(self, kind: str, direction: Direction) -> Hidden:
         """W (`ih`) or U (`hh`) of a direction, and its bias."""
-        cells, name = getattr(self, way.cells), f"{kind}_l0{way.suffix}"
+        cells, name = getattr(self, direction.cells), f"{kind}_l0{direction.suffix}"
         bias = getattr(cells, f"bias_{name}") if cells.bias else None
         return getattr(cells, f"weight_{name}"), bias
 
@@ -307,33 +307,35 @@ class Recurrent(Mixer):
         x: Tensor,
         out: Tensor,
         layout: Layout,
-        held: tuple[Tensor, ...] | None,
+        before: States | None,
         tap: Tap,
-        ways: list[Way],
+        directions: list[Direction],
     ) -> None:
         """Records the gates, recomputed from x and the kernel's output for all tokens at once."""
-        first = held or self.start(layout.batch, x)
-        for way, part, states in zip(
-            ways, self._inputs(x), torch.split(out, self.width, 1), strict=False
+        first = before or self.start(layout.batch, x)
+        for direction, part, states in zip(
+            directions, self._inputs(x), torch.split(out, self.width, 1), strict=False
         ):
-            gates = Gates(tap, way.place, layout, layout.slots)
+            gates = Gates(tap, direction.name, layout, layout.slots)
             rows, state = layout.pad(part), layout.pad(states)  # (batch, length, …)
-            if way.backward:  # the first token read is the last one of its sequence
+            if direction.backward:  # the first token read is the last one of its sequence
                 rows, state = layout.reversed(rows), layout.reversed(state)
 
-            def keep(gate: str, value: Tensor, way: Way = way, gates: Gates = gates) -> Tensor:
-                gates.keep(gate, layout.reversed(value) if way.backward else value)
+            def keep(
+                gate: str, value: Tensor, direction: Direction = direction, gates: Gates = gates
+            ) -> Tensor:
+                gates.keep(gate, layout.reversed(value) if direction.backward else value)
                 return value
 
-            before = torch.cat((first[0][:, None], state[:, :-1]), 1)  # h before each token
-            from_x = F.linear(rows, *self._weights("ih", way))
-            found = gates_of(self.cell, from_x, before, self._weights("hh", way), keep)
+            earlier = torch.cat((first[0][:, None], state[:, :-1]), 1)  # h before each token
+            from_x = F.linear(rows, *self._weights("ih", direction))
+            values = gates_of(self.cell, from_x, earlier, self._weights("hh", direction), keep)
             keep("state", state)
             if self.cell == "lstm":
                 inner, inners = first[1], []
                 for time in range(layout.longest):
-                    inner = found["forget"][:, time] * inner
-                    inner = inner + (found["input"] * found["candidate"])[:, time]
+                    inner = values["forget"][:, time] * inner
+                    inner = inner + (values["input"] * values["candidate"])[:, time]
                     inners.append(inner)
                 keep("cell", torch.stack(inners, 1))
             gates.record()
@@ -349,7 +351,7 @@ class Gates:
         tap: Records and edits; None: nothing is recorded.
         name: Tap sites are `name.gate`.
         layout: The layout of the sequences.
-        slots: The place, in the flattened padded rows (batch · length), of each token in the order
+        slots: The index, in the flattened padded rows (batch · length), of each token in the order
             in which the loop computes them.
     """
 
@@ -393,6 +395,6 @@ class Gates:
 
 
 def as_it_is(gate: str, value: Tensor) -> Tensor:
-    """A `See` that edits nothing."""
+    """A `GateHook` that edits nothing."""
     del gate
     return value

@@ -28,14 +28,14 @@ from regard.layers.block import Block, BlockShape
 from regard.layers.context import Context, Memory
 from regard.layers.layout import Layout
 from regard.layers.mixer import Mixer
-from regard.layers.recurrent import Gates, Recurrent, See, as_it_is, gates_of, turn
+from regard.layers.recurrent import GateHook, Gates, Recurrent, as_it_is, cell_step, gates_of
 from regard.layers.tap.tap import Tap
 
-Look = Callable[[list[Tensor]], Tensor]
+ContextFunction = Callable[[list[Tensor]], Tensor]
 """Maps the queries so far, (batch, query_dim) each, to the latest one's context, (batch, dim)."""
 
 
-class AttentiveBlock(Block):
+class AttentionCell(Block):
     """One recurrent decoder layer that gets a context vector with each token.
 
     Args:
@@ -47,7 +47,7 @@ class AttentiveBlock(Block):
         last_word: Whether the query is [s_{t-1}; y_{t-1}], not s_{t-1} alone.
         hard: Whether a token attends to one source token only; `sampled`: in training to one that
             is drawn from the softmax.
-        places: Number of source positions that the score `location` has a vector for.
+        memory_positions: Number of source positions that the score `location` has a vector for.
     """
 
     recurrent: Recurrent
@@ -61,7 +61,7 @@ class AttentiveBlock(Block):
         attends: bool,
         last_word: bool = False,
         hard: bool | str = False,
-        places: int = 0,
+        memory_positions: int = 0,
     ) -> None:
         parts: dict[str, Mixer] = {}
         if attends:
@@ -75,7 +75,7 @@ class AttentiveBlock(Block):
                 memory_dim=shape.dim,
                 values="memory",
                 query_dim=2 * shape.dim if last_word else None,
-                places=places,
+                memory_positions=memory_positions,
                 hard=hard,
             )
         parts["recurrent"] = Recurrent(
@@ -91,7 +91,7 @@ class AttentiveBlock(Block):
         `ctx` needs a memory, and a cache with the states before the first of these tokens.
         """
         if self.attends:
-            states, contexts = self._in_turn(x, ctx)
+            states, contexts = self._loop(x, ctx)
         else:
             lengths = torch.tensor(ctx.layout.lengths, device=x.device)
             contexts = _states(ctx)[-1][0].repeat_interleave(lengths, 0)  # (tokens, dim)
@@ -99,7 +99,7 @@ class AttentiveBlock(Block):
         states = ctx.visit(f"{self.name}.residual", self.dropout(states))
         return torch.cat((states, contexts), 1)
 
-    def _in_turn(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+    def _loop(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         """The loop over time: s and c of each token, (tokens, dim) each.
 
         Shorter rows are padded with zeros up to the longest; their extra outputs are dropped.
@@ -109,30 +109,30 @@ class AttentiveBlock(Block):
         input_product = self._input_product(x, layout)
         words = layout.pad(x).unbind(1) if self.last_word else ()  # y of each time, (batch, dim)
         hidden = cells.weight_hh_l0, cells.bias_hh_l0
-        see: See = as_it_is
+        see: GateHook = as_it_is
         if tap is not None:
             gates = Gates(tap, self.recurrent.name, layout, _slots_in_time(layout))
             see = gates.see
         look = self._edited_look(ctx) if self._is_edited(tap) else self._look(ctx)
-        held = _states(ctx)[slot]
-        found, contexts, history = list[Tensor](), [], [held]
+        state = _states(ctx)[slot]
+        queries, contexts, history = list[Tensor](), [], [state]
         for time in range(layout.longest):
-            found.append(torch.cat((held[0], words[time]), 1) if self.last_word else held[0])
-            context = look(found)  # (batch, dim)
+            queries.append(torch.cat((state[0], words[time]), 1) if self.last_word else state[0])
+            context = look(queries)  # (batch, dim)
             from_x = input_product(time, context)  # (batch, gates · dim)
-            held = turn(cell, gates_of(cell, from_x, held[0], hidden, see), held, see)
-            history.append(held)
+            state = cell_step(cell, gates_of(cell, from_x, state[0], hidden, see), state, see)
+            history.append(state)
             contexts.append(context)
         _states(ctx)[slot] = _last(history, layout)
         if tap is not None:
             gates.record()
             if not self._is_edited(tap):
-                self._show(found, ctx)
+                self._show(queries, ctx)
         states = [after[0] for after in history[1:]]
         if layout.longest == 1 and layout.even:
             s, c = states[0], contexts[0]
         else:
-            s, c = (layout.unpad(torch.stack(each, 1)) for each in (states, contexts))
+            s, c = (layout.unpad(torch.stack(tensors, 1)) for tensors in (states, contexts))
         return ctx.visit(self.recurrent.name, s), c
 
     def _input_product(self, x: Tensor, layout: Layout) -> Callable[[int, Tensor], Tensor]:
@@ -153,23 +153,23 @@ class AttentiveBlock(Block):
         sites = self.cross_attention.sites()
         return tap is not None and any(tap.edits_at(site) for site in sites)
 
-    def _look(self, ctx: Context) -> Look:
+    def _look(self, ctx: Context) -> ContextFunction:
         """A function that computes c_t of each row from its latest query."""
         memory = ctx.memory
         if memory is not None and self._is_plain_step(ctx.layout, memory.layout):
             return self._step_look(memory)
-        one = ctx
+        step_ctx = ctx
         if ctx.tap is not None or ctx.layout.longest > 1 or not ctx.layout.even:
             layout = Layout((1,) * ctx.layout.batch, ctx.layout.device)
-            one = replace(ctx, layout=layout, tap=None, cache=None)
-        return lambda found: self.cross_attention(found[-1], one)
+            step_ctx = replace(ctx, layout=layout, tap=None, cache=None)
+        return lambda queries: self.cross_attention(queries[-1], step_ctx)
 
     def _is_plain_step(self, layout: Layout, source: Layout) -> bool:
         """Whether `_step_look` applies: a decoding step with one row for each sequence."""
         step = torch.is_inference_mode_enabled() and layout.longest == 1
         return self.plain and step and layout.batch == source.batch
 
-    def _step_look(self, memory: Memory) -> Look:
+    def _step_look(self, memory: Memory) -> ContextFunction:
         """The same function in a decoding step, with additive scores of the source tokens alone.
 
         tanh(W s + U h_i) is most of the work, and the padding of a batch may be half of it.
@@ -181,10 +181,10 @@ class AttentiveBlock(Block):
             keys = memory.packed_keys[attention.name] = layout.unpad(k[:, 0])  # (tokens, dim)
         vector = attention.score.get_parameter("vector")[0]  # v
 
-        def look(found: list[Tensor]) -> Tensor:
-            query = attention.query(found[-1])  # W s, (batch, dim)
-            queries = query if layout.batch == 1 else query[layout.row]
-            scores = (keys + queries).tanh_() @ vector  # (tokens,)
+        def look(queries: list[Tensor]) -> Tensor:
+            query = attention.query(queries[-1])  # W s, (batch, dim)
+            packed_queries = query if layout.batch == 1 else query[layout.sequence_of]
+            scores = (keys + packed_queries).tanh_() @ vector  # (tokens,)
             if not layout.even:  # padding has the weight 0
                 rows = scores.new_full((layout.batch * layout.longest,), float("-inf"))
                 scores = rows.index_copy_(0, layout.slots, scores)
@@ -193,7 +193,7 @@ class AttentiveBlock(Block):
 
         return look
 
-    def _edited_look(self, ctx: Context) -> Look:
+    def _edited_look(self, ctx: Context) -> ContextFunction:
         """The same function if a tap edits this attention.
 
         An edit gets all queries of a sequence, as in other models: those so far, and zeros for
@@ -201,18 +201,18 @@ class AttentiveBlock(Block):
         """
         layout = ctx.layout
 
-        def look(found: list[Tensor]) -> Tensor:
-            rest = [torch.zeros_like(found[0])] * (layout.longest - len(found))
-            queries = layout.unpad(torch.stack([*found, *rest], 1))
-            return layout.pad(self.cross_attention(queries, ctx))[:, len(found) - 1]
+        def look(queries: list[Tensor]) -> Tensor:
+            later = [torch.zeros_like(queries[0])] * (layout.longest - len(queries))
+            tokens = layout.unpad(torch.stack([*queries, *later], 1))
+            return layout.pad(self.cross_attention(tokens, ctx))[:, len(queries) - 1]
 
         return look
 
-    def _show(self, found: list[Tensor], ctx: Context) -> None:
+    def _show(self, queries: list[Tensor], ctx: Context) -> None:
         """Records the attention of all tokens after the loop, from their queries."""
         tap = ctx.tap
         if tap is not None and any(tap.wants(site) for site in self.cross_attention.sites()):
-            self.cross_attention(ctx.layout.unpad(torch.stack(found, 1)), ctx)
+            self.cross_attention(ctx.layout.unpad(torch.stack(queries, 1)), ctx)
 
 
 def _states(ctx: Context) -> list[tuple[Tensor, ...]]:
@@ -228,10 +228,10 @@ def _last(history: list[tuple[Tensor, ...]], layout: Layout) -> tuple[Tensor, ..
         return history[-1]
     time = torch.tensor(layout.lengths, device=layout.device)
     row = torch.arange(layout.batch, device=layout.device)
-    return tuple(torch.stack(each)[time, row] for each in zip(*history, strict=True))
+    return tuple(torch.stack(states)[time, row] for states in zip(*history, strict=True))
 
 
 def _slots_in_time(layout: Layout) -> Tensor:
-    """The place in the flattened padded rows of each row's token at each time, time by time."""
+    """The index in the flattened padded rows of each row's token at each time, time by time."""
     slots = torch.arange(layout.batch * layout.longest, device=layout.device)
     return slots.view(layout.batch, layout.longest).T.flatten()

@@ -33,7 +33,7 @@ class RelativeBias(nn.Module):
 
     def forward(self, q: Tensor, layout: Layout) -> Tensor:
         """numbers[offset of query and key]: (1, heads, query, key)."""
-        sides = layout.sides
+        sides = layout.window_shape
         if sides is None or max(sides) > self.size or sides[0] * sides[1] != layout.longest:
             raise InputError(
                 "a bias of offsets in a grid",
@@ -41,9 +41,9 @@ class RelativeBias(nn.Module):
                 expected=f"windows of at most {self.size} x {self.size}",
             )
         row, column = (
-            place.flatten()
-            for place in torch.meshgrid(*(torch.arange(side) for side in sides), indexing="ij")
-        )  # row and column of each token of a window: (places,)
+            axis.flatten()
+            for axis in torch.meshgrid(*(torch.arange(side) for side in sides), indexing="ij")
+        )  # row and column of each token of a window: (cells,)
         down, right = row[:, None] - row, column[:, None] - column  # (query, key)
         index = (down + self.size - 1) * (2 * self.size - 1) + right + self.size - 1
         return self.numbers()[index.to(q.device)].permute(2, 0, 1)[None]

@@ -95,16 +95,16 @@ class KVCache:
         number = self.order[layer]
         keys, values = views.keys[number], views.values[number]
         new_keys, new_values = views.new_keys[number], views.new_values[number]
-        if views.places is None:
+        if views.new_positions is None:
             new_keys.copy_(k)
             new_values.copy_(v)
         else:
             # The kernel multiplies masked values by 0, so they must not be NaN.
             new_keys.zero_()
             new_values.zero_()
-            row, place = views.places
-            keys[row, :, place] = k.transpose(1, 2)
-            values[row, :, place] = v.transpose(1, 2)
+            row, position = views.new_positions
+            keys[row, :, position] = k.transpose(1, 2)
+            values[row, :, position] = v.transpose(1, 2)
         return keys, values
 
     def _view(self, rows: int, new: int) -> Views:
@@ -112,14 +112,14 @@ class KVCache:
         longest, device = max(self.lengths, default=0), self.buffers.device
         both = self.buffers[:, :rows, : longest + new].permute(3, 0, 1, 4, 2, 5)
         whole, last = both.unbind(0), both.narrow(4, longest, new).unbind(0)
-        places = None
+        new_positions = None
         if not self.even:
             ends = torch.tensor(self.lengths, device=device)[:, None]
             row = torch.arange(rows, device=device)[:, None]
-            places = row, ends + torch.arange(new, device=device)  # (rows, 1), (rows, new)
+            new_positions = row, ends + torch.arange(new, device=device)  # (rows, 1), (rows, new)
         keys, values, new_keys, new_values = (part.unbind(0) for part in (*whole, *last))
         made_for = self.lengths, rows, new
-        return Views(made_for, keys, values, new_keys, new_values, places)
+        return Views(made_for, keys, values, new_keys, new_values, new_positions)
 
     def advance(self, counts: tuple[int, ...]) -> None:
         """Adds counts[row] to the length of each row."""
@@ -162,7 +162,7 @@ class Views(NamedTuple):
     new_keys: tuple[Tensor, ...]
     """The last positions, (rows, kv_heads, new, head_dim) each."""
     new_values: tuple[Tensor, ...]
-    places: tuple[Tensor, Tensor] | None
+    new_positions: tuple[Tensor, Tensor] | None
     """If the rows are not equally long: the row and position of each new token."""
 
 
@@ -192,4 +192,4 @@ class RecurrentState(KVCache):
         """Replaces row i by the former row rows[i]; the number of rows may change."""
         super().reorder(rows)
         rows = rows.to(self.buffers.device)
-        self.states = [tuple(each[rows] for each in one) for one in self.states]
+        self.states = [tuple(tensor[rows] for tensor in states) for states in self.states]

@@ -57,14 +57,12 @@ class ModelConfig(Config):
     HEADS: ClassVar[tuple[str, ...]] = ()
     """Keys that name the model's heads, apart from the language-model head."""
     shape: ClassVar[Shape]
-    sides: ClassVar[int] = 1
-    """Number of texts of an example: 2 (source and target) or 1."""
+    has_target: ClassVar[bool] = False
+    """Whether an example is a source and a target, not one text."""
     reads: ClassVar[str] = "text"
     """What the model reads: the name of its reader in `regard.inputs.reader.READERS`."""
     has_grid: ClassVar[bool] = False
     """Whether its tokens are the cells of a grid, as the patches of an image are."""
-    by_token: ClassVar[bool] = True
-    """Whether the linear layers of a stack are applied to each token, or once to the input."""
     COMPUTED: ClassVar[tuple[str, ...]] = ()
     """Keys that follow from others, and are left out of a recipe."""
     VOCABULARIES: ClassVar[tuple[str, ...]] = ("vocab",)
@@ -94,8 +92,8 @@ class ModelConfig(Config):
         return (self.shape,)
 
     @property
-    def contextual(self) -> bool:
-        """Whether a model that writes has vectors of tokens that depend on both sides (ELMo)."""
+    def bidirectional(self) -> bool:
+        """Whether a language model reads both ways, so that vectors depend on both sides (ELMo)."""
         return False
 
     @property
@@ -123,7 +121,7 @@ class ModelConfig(Config):
         """The maximum number of tokens that have positions; None: unlimited."""
         return self.max_length
 
-    def readings(self, lengths: Sequence[int]) -> list[Reading]:
+    def stack_inputs(self, lengths: Sequence[int]) -> list[StackInput]:
         """For each stack, the tokens that an example of these lengths brings to it.
 
         Args:
@@ -131,9 +129,9 @@ class ModelConfig(Config):
         """
         below = (0, *lengths[:-1])
         stacks = zip(self.stacks.items(), lengths, below, strict=True)
-        return [Reading(*stack, tokens, memory) for stack, tokens, memory in stacks]
+        return [StackInput(*stack, tokens, memory) for stack, tokens, memory in stacks]
 
-    def kept_numbers(self, lengths: Sequence[int], targets: int) -> int | None:
+    def activation_floats(self, lengths: Sequence[int], targets: int) -> int | None:
         """Estimates how many numbers one example stores for the backward pass.
 
         Args:
@@ -146,7 +144,7 @@ class ModelConfig(Config):
         del lengths, targets
         return None
 
-    def held_numbers(self, rows: int, length: int, source: int) -> int | None:
+    def state_floats(self, rows: int, length: int, source: int) -> int | None:
         """How many numbers the decoding of one text stores, apart from the weights.
 
         Args:
@@ -162,7 +160,7 @@ class ModelConfig(Config):
         return None
 
 
-class Reading(NamedTuple):
+class StackInput(NamedTuple):
     """One stack and the tokens of one example that go through it."""
 
     stack: str
@@ -322,7 +320,7 @@ class EncoderDecoderConfig(BlocksConfig):
     """The settings of encoder-decoder families."""
 
     shape: ClassVar[Shape] = "encoder_decoder"
-    sides: ClassVar[int] = 2
+    has_target: ClassVar[bool] = True
     VOCABULARIES: ClassVar[tuple[str, ...]] = ("source_vocab", "target_vocab")
     encoder_layers: int = Field(default=2, ge=1, le=DEEPEST)
     decoder_layers: int = Field(default=2, ge=1, le=DEEPEST)

@@ -1,6 +1,6 @@
 """Convolutional networks, as teachers and baselines: a small CNN, and ResNets.
 
-Pixels (images, channels, height, width) -> feature maps -> a vector for each place -> class logits.
+Pixels (images, channels, height, width) -> feature maps -> a vector for each cell -> class logits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from regard.models.families.images import ConvolutionalConfig
 from regard.models.families.resnet import ResNetConfig
 
 
-class Stages(nn.Module):
+class FeatureMaps(nn.Module):
     """Modules applied to feature maps one after another; the counterpart of a stack of blocks.
 
     Args:
@@ -46,7 +46,7 @@ class Stages(nn.Module):
         return []
 
     def sites(self) -> dict[str, int]:
-        """The tap sites: the output of each stage, with as many tokens as it has places."""
+        """The tap sites: the output of each stage, with as many tokens as it has cells."""
         return {f"{self.name}.{number}.residual": 0 for number in range(len(self.blocks))}
 
     def forward(self, x: Tensor, tap: Tap | None = None) -> Tensor:
@@ -59,37 +59,37 @@ class Stages(nn.Module):
 
 
 def _visited(tap: Tap, site: str, x: Tensor) -> Tensor:
-    """Lets a tap see or change feature maps as tokens (places of all images, channels)."""
+    """Lets a tap see or change feature maps as tokens (cells of all images, channels)."""
     maps = x if x.dim() == 4 else x[:, :, None, None]
     count, _, height, width = maps.shape
     tokens = maps.permute(0, 2, 3, 1).reshape(-1, maps.shape[1])
     layout = Layout((height * width,) * count, x.device, (height, width))
-    found = tap.visit_tokens(site, tokens, layout)
-    if found is tokens:  # the same memory layout as without a tap, and so the same bits
+    changed = tap.visit_tokens(site, tokens, layout)
+    if changed is tokens:  # the same memory layout as without a tap, and so the same bits
         return x
-    return found.view(count, height, width, -1).permute(0, 3, 1, 2).reshape(x.shape)
+    return changed.view(count, height, width, -1).permute(0, 3, 1, 2).reshape(x.shape)
 
 
 class ConvolutionalEncoder(BaseEncoder):
-    """A convolutional network with a classification head on the mean of its places."""
+    """A convolutional network with a classification head on the mean of its cells."""
 
     config: ConvolutionalConfig
     embed: Pixels
-    encoder: Stages  # type: ignore[assignment]
+    encoder: FeatureMaps  # type: ignore[assignment]
     missing_head_advice = "train one with model.family=resnet; embed needs none"
 
     def hidden(self, source: Dense, tap: Tap | None = None) -> Tensor:
-        """The vector of each place of each image after the last stage: (places, dim)."""
+        """The vector of each cell of each image after the last stage: (cells, dim)."""
         if tap is not None:
             tap.begin(self.sites())
         self.embed.layout(source)  # refuses other sizes
         maps = self.encoder(self.embed.maps(source), tap)
         if maps.dim() == 2:
             return maps
-        return maps.flatten(2).transpose(1, 2).flatten(0, 1)  # (images · places, dim)
+        return maps.flatten(2).transpose(1, 2).flatten(0, 1)  # (images · cells, dim)
 
     def pooled(self, source: Dense, hidden: Tensor) -> Tensor:
-        """The mean over the places of each image: hidden (places, dim) -> (images, dim)."""
+        """The mean over the cells of each image: hidden (cells, dim) -> (images, dim)."""
         return hidden.view(len(source), -1, hidden.shape[-1]).mean(dim=1)
 
     def class_logits(self, source: Dense, tap: Tap | None = None) -> tuple[Tensor, Tensor]:
@@ -114,7 +114,7 @@ class Pooled(nn.Module):
         return F.max_pool2d(self.convolution(x).relu(), 2)
 
 
-class Dense1(nn.Module):
+class HiddenLayer(nn.Module):
     """relu(W x + b); feature maps are flattened to vectors first."""
 
     def __init__(self, before: int, after: int) -> None:
@@ -149,15 +149,16 @@ class SmallCNN(ConvolutionalEncoder):
         self.embed = Pixels(config.channels, config.image)
         stages: list[nn.Module] = []
         for (before, after), (height, width) in zip(
-            pairwise((config.channels, *config.filters)), config.places, strict=True
+            pairwise((config.channels, *config.filters)), config.map_sizes, strict=True
         ):
+            cells = 4 * height * width  # before pooling
             convolution = Convolution2d(
-                before, after, config.kernel, bias=True, padded=False, places=4 * height * width
+                before, after, config.kernel, bias=True, padded=False, output_cells=cells
             )
             stages.append(Pooled(convolution))
-        (height, width), last = config.places[-1], config.filters[-1]
-        stages += [Dense1(*each) for each in pairwise((last * height * width, *config.dense))]
-        self.encoder = Stages(stages)
+        (height, width), last = config.map_sizes[-1], config.filters[-1]
+        stages += [HiddenLayer(*pair) for pair in pairwise((last * height * width, *config.dense))]
+        self.encoder = FeatureMaps(stages)
         self.dropout = Dropout(config.dropout)
         self.classes = Linear(config.dim, len(config.classes)) if config.classes else None
 
@@ -172,11 +173,11 @@ class Normed(nn.Module):
         kernel: int = 3,
         stride: int = 1,
         *,
-        places: int,
+        cells: int,
         activated: bool = True,
     ) -> None:
         super().__init__()
-        self.convolution = Convolution2d(before, after, kernel, stride=stride, places=places)
+        self.convolution = Convolution2d(before, after, kernel, stride=stride, output_cells=cells)
         self.norm = BatchNorm(after)
         self.activated = activated
 
@@ -194,31 +195,31 @@ class Residual(nn.Module):
         before: Channels of the input.
         after: Channels of the output.
         stride: By how much height and width are divided.
-        places: Places of the input and of the output.
+        cells: Number of cells of the input and of the output.
     """
 
     def __init__(
-        self, config: ResNetConfig, before: int, after: int, stride: int, places: tuple[int, int]
+        self, config: ResNetConfig, before: int, after: int, stride: int, cells: tuple[int, int]
     ) -> None:
         super().__init__()
-        entered, left = places
+        entered, left = cells
         if config.block == "basic":
             parts = [
-                Normed(before, after, stride=stride, places=left),
-                Normed(after, after, places=left, activated=False),
+                Normed(before, after, stride=stride, cells=left),
+                Normed(after, after, cells=left, activated=False),
             ]
         else:
             inner = after // 4
             first, second = (stride, 1) if config.stride_in_first else (1, stride)
             parts = [
-                Normed(before, inner, 1, first, places=left if first > 1 else entered),
-                Normed(inner, inner, stride=second, places=left),
-                Normed(inner, after, 1, places=left, activated=False),
+                Normed(before, inner, 1, first, cells=left if first > 1 else entered),
+                Normed(inner, inner, stride=second, cells=left),
+                Normed(inner, after, 1, cells=left, activated=False),
             ]
         self.parts = nn.Sequential(*parts)
         same = before == after and stride == 1
         self.shortcut = (
-            None if same else Normed(before, after, 1, stride, places=left, activated=False)
+            None if same else Normed(before, after, 1, stride, cells=left, activated=False)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -230,9 +231,9 @@ class Residual(nn.Module):
 class ResNetStem(nn.Module):
     """A convolution of 7 x 7 with stride 2, batch norm, ReLU, and max-pooling by 2."""
 
-    def __init__(self, channels: int, width: int, places: int) -> None:
+    def __init__(self, channels: int, width: int, cells: int) -> None:
         super().__init__()
-        self.first = Normed(channels, width, 7, 2, places=places)
+        self.first = Normed(channels, width, 7, 2, cells=cells)
 
     def forward(self, x: Tensor) -> Tensor:
         """(images, channels, height, width) -> (images, width, height / 4, width / 4)."""
@@ -246,9 +247,9 @@ class ResNet(ConvolutionalEncoder):
         config: The settings of the model and the size of the images.
 
     Example:
-        >>> from regard.models.meta_model import sketch
+        >>> from regard.models.meta_model import meta_model
         >>> classes = tuple(str(number) for number in range(1000))
-        >>> big = sketch(ResNetConfig(size="50", classes=classes))
+        >>> big = meta_model(ResNetConfig(size="50", classes=classes))
         >>> sum(parameter.numel() for parameter in big.parameters())  # 25.6 million
         25557032
     """
@@ -262,16 +263,16 @@ class ResNet(ConvolutionalEncoder):
         stem = ResNetStem(config.channels, config.stem_width, halves[0] * halves[1])
         stride = 4 * (2 if config.stride_first else 1) * 2 ** (len(config.depths) - 1)
         self.embed = Pixels(config.channels, config.image, stride, stem)
-        areas = [height * width for height, width in config.places]
+        areas = [height * width for height, width in config.map_sizes]
         widths = [config.stem_width, *config.filters]
         stages = []
         for number, (depth, stride) in enumerate(zip(config.depths, config.strides, strict=True)):
             before, after = widths[number : number + 2]
             first = Residual(config, before, after, stride, (areas[number], areas[number + 1]))
-            others = (areas[number + 1],) * 2
-            rest = [Residual(config, after, after, 1, others) for _ in range(depth - 1)]
-            stages.append(nn.Sequential(first, *rest))
-        self.encoder = Stages(stages)
+            cells = (areas[number + 1],) * 2
+            blocks = [Residual(config, after, after, 1, cells) for _ in range(depth - 1)]
+            stages.append(nn.Sequential(first, *blocks))
+        self.encoder = FeatureMaps(stages)
         self.dropout = Dropout(config.dropout)
         self.classes = Linear(config.dim, len(config.classes)) if config.classes else None
         draw_he(self)

@@ -72,7 +72,7 @@ class Decoder(Model):
         return make_context(self.config, self.decoder, layout, causal=True, cache=cache, tap=tap)
 
     def _top(self, ids: Tensor, ctx: Context) -> Tensor:
-        x = self.embed(ids, ctx.where, ctx.positions)  # (tokens, dim)
+        x = self.embed(ids, ctx.positions, ctx.scheme)  # (tokens, dim)
         return self.decoder(ctx.visit("decoder.embedding", x), ctx)
 
     def encode(self, source: Ragged, tap: Tap | None = None) -> None:

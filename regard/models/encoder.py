@@ -90,13 +90,13 @@ class BaseEncoder(Model):
         Raises:
             InputError: If the model has no such head.
         """
-        found = getattr(self, head, None)
-        if found is None:
+        module = getattr(self, head, None)
+        if module is None:
             raise InputError(
                 f"this encoder has no head for {head.replace('_', ' ')}",
                 fix=self.missing_head_advice,
             )
-        return found
+        return module
 
     def embeds(self) -> Sequence[Front]:
         """The front."""
@@ -145,7 +145,7 @@ class Encoder(BaseEncoder):
 
     def pooled(self, texts: Ragged, hidden: Tensor) -> Tensor:
         """The pooled vector of each text, f(W x) of its first token: (texts, dim)."""
-        first = hidden[texts.firsts]
+        first = hidden[texts.first_tokens]
         if self.pooler is None:
             return first
         function = torch.tanh if self.config.pooler == "tanh" else torch.relu

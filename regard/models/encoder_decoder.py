@@ -169,7 +169,7 @@ class EncoderDecoder(Model):
         return logits
 
     def _decode(self, ids: Tensor, ctx: Context) -> Tensor:
-        x = self.target_embed(ids, ctx.where, ctx.positions)  # (tokens, dim)
+        x = self.target_embed(ids, ctx.positions, ctx.scheme)  # (tokens, dim)
         return self.decoder(ctx.visit("decoder.embedding", x), ctx)  # (tokens, dim)
 
     def _logits(self, x: Tensor, ctx: Context) -> Tensor:

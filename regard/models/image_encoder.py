@@ -18,7 +18,7 @@ from regard.models.families.images import ANY_SIZE, ImageEncoderConfig
 from regard.models.parts import stack_of
 
 
-class TwoHeads(nn.Module):
+class DistilledHead(nn.Module):
     """The heads of [CLS] and of the distillation token (DeiT)."""
 
     def __init__(self, dim: int, classes: int) -> None:
@@ -81,16 +81,16 @@ class ImageEncoder(BaseEncoder):
         rows = hidden.view(len(source), -1, hidden.shape[-1])  # (images, tokens, dim)
         patches = rows[:, self.embed.tokens_before :]
         if self.config.pool == "first":
-            found = rows[:, 0]
+            vectors = rows[:, 0]
         elif self.config.pool == "both":
-            found = torch.cat((rows[:, 0], patches.mean(dim=1)), dim=1)  # (images, 2 dim)
+            vectors = torch.cat((rows[:, 0], patches.mean(dim=1)), dim=1)  # (images, 2 dim)
         elif self.pooling is None:
-            found = patches.mean(dim=1)
+            vectors = patches.mean(dim=1)
         else:  # Σ_i softmax(w·x_i + b) x_i
             scores = self.pooling(patches.flatten(0, 1)).view(*patches.shape[:2])
-            found = torch.einsum("np,npd->nd", scores.softmax(dim=1), patches)
-        found = found if self.pooled_norm is None else self.pooled_norm(found)
-        return found if self.pooling_layer is None else self.pooling_layer(found).tanh()
+            vectors = torch.einsum("np,npd->nd", scores.softmax(dim=1), patches)
+        vectors = vectors if self.pooled_norm is None else self.pooled_norm(vectors)
+        return vectors if self.pooling_layer is None else self.pooling_layer(vectors).tanh()
 
     def class_logits(self, source: Dense, tap: Tap | None = None) -> tuple[Tensor, Tensor]:
         """Logits that learn from the classes, and those that learn from a teacher.
@@ -99,16 +99,16 @@ class ImageEncoder(BaseEncoder):
         """
         head, hidden = self.require_head("classes"), self.hidden(source, tap)
         pooled = self.dropout(self.pooled(source, hidden))
-        if not isinstance(head, TwoHeads):
-            own = head(pooled)
-            return own, own
+        if not isinstance(head, DistilledHead):
+            logits = head(pooled)
+            return logits, logits
         second = hidden.view(len(source), -1, hidden.shape[-1])[:, 1]  # the distillation token
         return head.own(pooled), head.distilled(self.dropout(second))
 
     def classify(self, source: Dense, tap: Tap | None = None) -> Tensor:
         """Logits of the classes of each image, the mean of all heads: (images, classes)."""
-        own, distilled = self.class_logits(source, tap)
-        return own if own is distilled else (own + distilled) / 2
+        logits, distilled = self.class_logits(source, tap)
+        return logits if logits is distilled else (logits + distilled) / 2
 
     def forward(self, source: Dense, tap: Tap | None = None) -> Tensor:
         """Logits of the classes of each image: (images, classes)."""
@@ -121,7 +121,7 @@ def _head(config: ImageEncoderConfig) -> nn.Module | None:
     if not count:
         return None
     if config.distillation == "head":
-        return TwoHeads(config.dim, count)
+        return DistilledHead(config.dim, count)
     if config.head_hidden is None:
         return Linear(config.pooled_width, count)
     hidden = config.head_hidden

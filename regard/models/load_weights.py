@@ -33,7 +33,7 @@ def with_weights(
     """
     check_weights(config, vocabularies, weights, name)
     model = blank(config, *vocabularies)
-    fill(model, weights)
+    load_weights(model, weights)
     return model
 
 
@@ -48,7 +48,7 @@ def check_weights(
 
 
 def blank(config: ModelConfig, *vocabularies: int) -> Any:
-    """Builds the model of a config with weights on the meta device, to be set by `fill`.
+    """Builds the model of a config with weights on the meta device, to be set by `load_weights`.
 
     Args:
         config: The config of a model.
@@ -58,7 +58,7 @@ def blank(config: ModelConfig, *vocabularies: int) -> Any:
         return build(config, *vocabularies)
 
 
-def fill(model: Model, weights: Mapping[str, Tensor]) -> None:
+def load_weights(model: Model, weights: Mapping[str, Tensor]) -> None:
     """Sets the weights of a model to the given tensors, without copying them.
 
     Args:
@@ -66,14 +66,14 @@ def fill(model: Model, weights: Mapping[str, Tensor]) -> None:
             tied.
         weights: Name -> tensor for all weights, with the model's shapes and dtypes.
     """
-    own = dict(model.named_parameters(remove_duplicate=False))
-    given = {id(parameter): weights[name] for name, parameter in own.items()}
-    places: set[int] = set()
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    given = {id(parameter): weights[name] for name, parameter in parameters.items()}
+    addresses: set[int] = set()
     ready: dict[int, nn.Parameter] = {}
     for parameter, tensor in given.items():
         # One tensor under two names that the model does not tie becomes two parameters.
-        apart = tensor.clone() if tensor.data_ptr() in places else tensor
-        places.add(tensor.data_ptr())
+        apart = tensor.clone() if tensor.data_ptr() in addresses else tensor
+        addresses.add(tensor.data_ptr())
         ready[parameter] = nn.Parameter(apart)
-    named = {name: ready[id(parameter)] for name, parameter in own.items()}
+    named = {name: ready[id(parameter)] for name, parameter in parameters.items()}
     model.load_state_dict({**weights, **named}, assign=True)

@@ -44,7 +44,7 @@ class NoInitialization(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def sketch(config: ModelConfig, *vocabularies: int) -> Any:
+def meta_model(config: ModelConfig, *vocabularies: int) -> Any:
     """Builds the model of a config on the meta device, without memory for its weights.
 
     Args:
@@ -75,7 +75,7 @@ def meta_weights(
 
     Args:
         config: The config of a model.
-        vocabularies: As for `sketch`.
+        vocabularies: As for `meta_model`.
         tensors: Number of tensors in the checkpoint, an upper bound on the layers.
         what: The name of the config's file, for the error message.
 
@@ -87,7 +87,7 @@ def meta_weights(
             expected = f"what {tensors} tensors can fill"
             raise InputError(what, got=f"{layers} layers", expected=expected)
     try:
-        model = sketch(config, *vocabularies)
+        model = meta_model(config, *vocabularies)
     except InputError as error:
         raise InputError(what, got=error.got, expected=error.expected) from None
     return dict(model.state_dict())

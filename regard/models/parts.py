@@ -62,23 +62,23 @@ def stack_of(
 
 
 def _positions(config: BlocksConfig, *, causal: bool) -> Positions:
-    own: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if config.positions == "rotary":
-        own = {"head_dim": config.head_width, "rate": config.rotary_base}
-        own["scaling"] = _rotary_scaling(config.rotary_scaling)
+        options = {"head_dim": config.head_width, "rate": config.rotary_base}
+        options["scaling"] = _rotary_scaling(config.rotary_scaling)
     elif config.positions == "buckets":
-        own = {"buckets": config.buckets, "farthest": config.farthest}
+        options = {"buckets": config.buckets, "farthest": config.farthest}
     elif config.positions == "learned":
-        own = {"first": config.positions_from}
+        options = {"first": config.positions_from}
     if config.positions in ("learned", "sinusoidal_2d") and isinstance(config, ImageEncoderConfig):
-        own |= {"grid": config.grid, "before": config.tokens_before}
+        options |= {"grid": config.grid, "before": config.tokens_before}
     return position_scheme(
         config.positions,
         dim=config.dim,
         heads=config.heads,
         max_length=config.max_length,
         causal=causal,
-        **own,
+        **options,
     )
 
 
@@ -128,12 +128,12 @@ def make_context(
         **beside: Further fields of the context, such as `memory` and `tap`.
     """
     before = (0,) * layout.batch if cache is None else cache.lengths
-    where = torch.tensor(before, device=layout.device) if any(before) else None  # (batch,)
-    if where is None:
-        where = layout.where  # (tokens,)
+    positions = torch.tensor(before, device=layout.device) if any(before) else None  # (batch,)
+    if positions is None:
+        positions = layout.positions  # (tokens,)
     elif layout.longest > 1:
         counts = torch.tensor(layout.lengths, device=layout.device)
-        where = where.repeat_interleave(counts) + layout.where  # (tokens,)
+        positions = positions.repeat_interleave(counts) + layout.positions  # (tokens,)
     # If all rows are equally long, there is no padding to mask.
     even = layout.even and len(set(before)) <= 1
     ends = tuple(old + new for old, new in zip(before, layout.lengths, strict=True))
@@ -143,4 +143,4 @@ def make_context(
         key_lengths=None if even else ends,
         query_lengths=None if even else layout.lengths,
     )
-    return Context(layout, where, mask, stack.positions, cache=cache, **beside)
+    return Context(layout, positions, mask, stack.positions, cache=cache, **beside)

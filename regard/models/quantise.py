@@ -30,11 +30,11 @@ def quantise(model: ModuleT) -> ModuleT:
     Raises:
         InputError: If the processor or the device lacks the kernels.
     """
-    places = {tensor.device.type for tensor in model.parameters()}
-    if places - {"cpu"}:
+    devices = {tensor.device.type for tensor in model.parameters()}
+    if devices - {"cpu"}:
         raise InputError(
             "precision int8",
-            got=f"a model on {', '.join(sorted(places))}",
+            got=f"a model on {', '.join(sorted(devices))}",
             expected="one on the CPU",
             fix="use --device cpu, or --precision fp32",
         )
@@ -45,8 +45,8 @@ def quantise(model: ModuleT) -> ModuleT:
             expected="an x86 processor with AVX2",
             fix="use --precision fp32",
         )
-    kept = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    twin = copy.deepcopy(model, kept).eval()
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    twin = copy.deepcopy(model, shared).eval()
     # Speed counts most where many texts are written at once, and for the hundreds of patches of an
     # image; for the tokens of a text that is read, 16 bits are fast enough.
     many = getattr(getattr(model, "config", None), "has_grid", False)

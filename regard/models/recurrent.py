@@ -36,7 +36,7 @@ from regard.layers import (
     Stack,
     VocabularyHead,
 )
-from regard.layers.recurrent_attention import AttentiveBlock
+from regard.layers.recurrent_attention import AttentionCell
 from regard.layers.state import KVCache, RecurrentState
 from regard.models.encoder_decoder import DecoderState, EncoderDecoder
 from regard.models.families.rnn import RNNConfig
@@ -88,13 +88,13 @@ class RecurrentDecoder(Stack):
         self.fed = config.context == "every"  # whether every step gets a context
         self.encoder = config.encoder  # the directions of the encoder
         if self.fed:
-            self.blocks[0] = AttentiveBlock(
+            self.blocks[0] = AttentionCell(
                 shape,
                 "decoder.0",
                 attends=self.attends,
                 last_word=config.last_word,
                 hard=config.hard_attention,
-                places=config.max_length,
+                memory_positions=config.max_length,
             )
         self.states = 2 if shape.cell == "lstm" else 1  # tensors per layer: h, and an LSTM's cell
         self.first = Linear(dim // 2 if self.encoder == "both" else dim, layers * self.states * dim)
@@ -117,11 +117,11 @@ class RecurrentDecoder(Stack):
         newest = whole[:, self.dim // 2 :] if self.encoder == "both" else whole
         first = self.first(newest).tanh().repeat_interleave(rows, 0)
         first = first.view(batch * rows, -1, self.states, self.dim)
-        held = [layer.unbind(1) for layer in first.unbind(1)]  # (rows, dim) each
+        states = [layer.unbind(1) for layer in first.unbind(1)]  # (rows, dim) each
         if self.fed and not self.attends:
-            held.append((whole.repeat_interleave(rows, 0),))
+            states.append((whole.repeat_interleave(rows, 0),))
         cache = KVCache(0, batch * rows, 0, 0, 0, whole.device, whole.dtype)
-        return RecurrentState(held, cache)
+        return RecurrentState(states, cache)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """y (tokens, dim) -> t (tokens, dim), the input of the vocabulary head."""
@@ -142,13 +142,13 @@ def last_states(x: Tensor, layout: Layout, direction: str) -> Tensor:
 
     Forward, that is the state at the last token, backward the one at the first.
     """
-    lasts = layout.firsts + torch.tensor(layout.lengths, device=x.device) - 1
+    lasts = layout.first_tokens + torch.tensor(layout.lengths, device=x.device) - 1
     if direction == "forward":
         return x[lasts]
     if direction == "backward":
-        return x[layout.firsts]
+        return x[layout.first_tokens]
     half = x.shape[1] // 2
-    return torch.cat((x[lasts, :half], x[layout.firsts, half:]), 1)
+    return torch.cat((x[lasts, :half], x[layout.first_tokens, half:]), 1)
 
 
 class Seq2Seq(EncoderDecoder):

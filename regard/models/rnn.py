@@ -32,10 +32,10 @@ class EmbedTwice(Embed):
     """The embedding of two language models beside each other: a copy of E[id] for each."""
 
     def forward(
-        self, ids: Tensor, where: Tensor, positions: Positions, types: Tensor | None = None
+        self, ids: Tensor, positions: Tensor, scheme: Positions, types: Tensor | None = None
     ) -> Tensor:
         """ids (tokens,), or (tokens, 2) if each network reads other ids -> (tokens, 2 · dim)."""
-        del where, positions, types  # a recurrent network has no positions
+        del positions, scheme, types  # a recurrent network has no positions
         pairs = ids[:, None].expand(-1, 2) if ids.dim() == 1 else ids
         return self.dropout(F.embedding(pairs, self.weight).flatten(1) * self.scale)
 

@@ -25,7 +25,7 @@ from regard.data.checks import summary
 from regard.data.seen import Seen
 from regard.errors import InputError
 from regard.models import build, describe, parse_description
-from regard.models.meta_model import sketch
+from regard.models.meta_model import meta_model
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
@@ -361,7 +361,7 @@ def _check_memory(recipe: Recipe, vocabularies: Sequence[int]) -> None:
         recipe: The recipe of the training.
         vocabularies: Size of each vocabulary; a smaller number as long as it is not known.
     """
-    model = sketch(recipe.model, *vocabularies)
+    model = meta_model(recipe.model, *vocabularies)
     count = sum(parameter.numel() for parameter in model.parameters())
     check_memory(
         f"a training of {short(count)} parameters ({recipe.model.widths})",

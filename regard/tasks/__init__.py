@@ -41,4 +41,5 @@ _HOMES = homes_of(
     }
 )
 __all__ = [*_HOMES]
-__getattr__ = lazy_getattr(__name__, _HOMES)
+if not TYPE_CHECKING:  # else every name would pass the type checker
+    __getattr__ = lazy_getattr(__name__, _HOMES)

@@ -39,8 +39,8 @@ from regard.inputs.text.reader import kind_of
 from regard.layers import Tap
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
-from regard.runtime.ahead import computed_ahead
 from regard.runtime.cores import parallel_map
+from regard.runtime.prefetch import prefetch
 from regard.tasks.base_task import BaseTask, Prepared, Settings, loss_unit, spread
 from regard.tasks.encoder_task import TOKENS_AT_ONCE
 from regard.tasks.labelled_task import LabelledTask, class_loss, label_indices, logits_loss
@@ -204,7 +204,7 @@ class ClassifyImages(LabelledTask[Any]):
             training_batches, lengths, options.batch_tokens, options.seed, least=options.least
         )
         batches = epochs(plan, make, start)
-        return computed_ahead(batches) if options.changes.workers else batches
+        return prefetch(batches) if options.changes.workers else batches
 
     def targets(self, batch: Batch[Dense]) -> int:
         """The number of images in a batch: each has one class."""

@@ -138,7 +138,7 @@ def vectors_of(model: Model, source: Input, *, pool: str, normalise: bool) -> Te
     hidden = model.hidden(source)  # (tokens, dim)
     layout = model.embeds()[0].layout(source)
     if pool == "cls":
-        vectors = hidden[layout.firsts]
+        vectors = hidden[layout.first_tokens]
     else:
         lengths = torch.tensor(layout.lengths, device=hidden.device)
         vectors = torch.segment_reduce(hidden, "mean", lengths=lengths)

@@ -78,7 +78,7 @@ def of_texts(model: Any, texts: Input, loss: Callable[[Any], Tensor], targets: i
         return weights if windows is None else windows.spread(weights)
 
     patch = model.config.patch
-    return HeadBatch(read, loss, targets, lambda _: both, layout.grid, layout.first, patch, spread)
+    return HeadBatch(read, loss, targets, lambda _: both, layout.grid, layout.prefix, patch, spread)
 
 
 def batch_of_ids(texts: Sequence[Sequence[int]]) -> Batch[Ragged]:

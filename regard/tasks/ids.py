@@ -32,7 +32,7 @@ NO_SYMBOL = -1
 
 def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
     """The logits of the model for ids; see `Pipeline.logits`."""
-    both = model.config.sides == 2
+    both = model.config.has_target
     if both == (target_ids is None):
         expected = "source and target ids" if both else "the ids of one text"
         raise InputError("logits", got="one" if both else "two", expected=expected)
@@ -76,7 +76,7 @@ def embed_ids(model: Model, ids: Any, *, pool: str, normalise: bool) -> Tensor:
     rows, _ = rows_of(ids, None)
     for row in rows:
         check_ids(row, model)
-    if model.config.shape != "encoder" and not model.config.contextual:
+    if model.config.shape != "encoder" and not model.config.bidirectional:
         raise InputError("embed", got="a model that generates text", expected="an encoder")
     with evaluating(model):
         texts = Ragged.of(rows).to(model.device)
@@ -168,7 +168,7 @@ def generate_ids(
         check_ids(row, model)
     if model.config.shape == "encoder":
         raise InputError("generate", got="an encoder", expected="a model that generates text")
-    both = model.config.sides == 2
+    both = model.config.has_target
     symbols = _symbols(vocabulary, begins=both)
     if both and symbols.with_overrides(config).begin == NO_SYMBOL:
         fix = "give one: begin=0, or add a tokenizer"

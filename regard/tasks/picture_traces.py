@@ -50,7 +50,7 @@ def picture_of(
     layout = model.embed.layout(source)
     assert layout.grid is not None  # the layout of an image
     pool: Literal["first", "mean"] = "first" if model.config.pool == "first" else "mean"
-    return ImageGrid(pixels, layout.grid, layout.first, pool, original)
+    return ImageGrid(pixels, layout.grid, layout.prefix, pool, original)
 
 
 def dense_records(model: ImageEncoder, layout: Layout, tap: Tap) -> dict[str, Tensor]:

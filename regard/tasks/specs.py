@@ -77,7 +77,7 @@ class TaskSpec:
         except that of vectors to a contextual model.
         """
         if not (self.head or self.needs):
-            return self.contextual and config.contextual
+            return self.contextual and config.bidirectional
         if not self.fits(config) or (self.head and not getattr(config, self.head, None)):
             return False
         return not self.needs or (vocabulary is not None and imported(self.needs)(vocabulary))

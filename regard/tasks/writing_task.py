@@ -182,7 +182,7 @@ class WritingTask(BaseTask, ABC):
         tap: Tap | None = None,
     ) -> Result:
         """Calls `engine.decode` or `engine.stream` with the arguments that both take."""
-        reads = model.config.sides == 2
+        reads = model.config.has_target
         return decode(
             model,
             Ragged.of(ids) if reads else None,

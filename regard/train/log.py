@@ -113,9 +113,9 @@ def cut_back(path: Path, step: int) -> None:
     """
     if not path.exists():
         return
-    kept = b"".join(raw for line, raw in _lines(path) if line["step"] <= step)
-    if len(kept) != path.stat().st_size:
-        write_file(path, kept)
+    kept_lines = b"".join(raw for line, raw in _lines(path) if line["step"] <= step)
+    if len(kept_lines) != path.stat().st_size:
+        write_file(path, kept_lines)
 
 
 def _lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:

@@ -62,11 +62,11 @@ class MovingAverage:
 
 def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies of tensors; one tensor under two names is copied once."""
-    made: dict[int, Tensor] = {}
+    copied: dict[int, Tensor] = {}
     copies = {}
     for name, tensor in tensors.items():
-        place = tensor.data_ptr() if tensor.numel() else id(tensor)
-        if place not in made or made[place].shape != tensor.shape:
-            made[place] = tensor.detach().clone()
-        copies[name] = made[place]
+        address = tensor.data_ptr() if tensor.numel() else id(tensor)
+        if address not in copied or copied[address].shape != tensor.shape:
+            copied[address] = tensor.detach().clone()
+        copies[name] = copied[address]
     return copies

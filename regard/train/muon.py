@@ -93,11 +93,11 @@ class Muon(Adam):
         for matrix in self.matrices:
             if matrix.grad is not None:
                 alike[matrix.shape].append(matrix)
-        for shape, some in alike.items():  # matrices of equal shape are stacked into one batch
-            ahead = torch.stack([self._ahead(matrix) for matrix in some])
+        for shape, matrices in alike.items():  # matrices of equal shape are stacked into one batch
+            ahead = torch.stack([self._ahead(matrix) for matrix in matrices])
             updates = orthogonal(ahead.to(self.mixed or ahead.dtype)).to(ahead.dtype)
             size = SIZE * max(shape) ** 0.5
-            for matrix, update in zip(some, updates, strict=True):
+            for matrix, update in zip(matrices, updates, strict=True):
                 matrix.mul_(1 - rate * self.decay).add_(update, alpha=-rate * size)
 
     def _ahead(self, matrix: nn.Parameter) -> Tensor:

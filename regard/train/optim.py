@@ -61,13 +61,13 @@ def optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
     others = [p for _, p in named if id(p) not in taken]
     scales = rate_scales(model, config.layer_decay)
     groups = [
-        {"params": some, "weight_decay": decay, "scale": scale}
+        {"params": group, "weight_decay": decay, "scale": scale}
         for scale in sorted({1.0, *scales.values()}, reverse=True)
-        for matrices, decay in ((True, config.weight_decay), (False, 0.0))
+        for is_matrix, decay in ((True, config.weight_decay), (False, 0.0))
         if (
-            some := [
+            group := [
                 p for p in others
-                if (p.dim() > 1) == matrices and scales.get(id(p), 1.0) == scale
+                if (p.dim() > 1) == is_matrix and scales.get(id(p), 1.0) == scale
             ]
         )
         or scale == 1.0
@@ -142,13 +142,13 @@ def check_optimizer(
         InputError: A tensor is missing, unknown, of a wrong shape or type, or has impossible values
             (NaN, infinite, a negative square, a wrong step).
     """
-    wanted: dict[str, Tensor] = {}
+    all_expected: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         like = _state_like(name, parameter, kind)
-        own = {f"optimizer.{name}.{key}": tensor for key, tensor in like.items()}
-        if parameter.requires_grad and own.keys() & tensors.keys():
-            wanted |= own
-    check_tensors(file, tensors, wanted)
+        expected = {f"optimizer.{name}.{key}": tensor for key, tensor in like.items()}
+        if parameter.requires_grad and expected.keys() & tensors.keys():
+            all_expected |= expected
+    check_tensors(file, tensors, all_expected)
     for name, tensor in tensors.items():
         if name.endswith(".step"):
             taken = tensor.item()

@@ -3,13 +3,13 @@
 In: a task, a model and the micro-batches of a step. Out: gradients in the parameters' `.grad`, the
 sum of the losses and the number of targets.
 
-`Shards`, on the CPU: a micro-batch is split into parts, and each thread takes its parts through
-the whole model. The threads wait for each other only when the gradients are added (see
+`ThreadedGradients`, on the CPU: a micro-batch is split into parts, and each thread takes its parts
+through the whole model. The threads wait for each other only when the gradients are added (see
 `runtime/cores.py`). The sum is taken in the order of the parts, and each part has its own random
 generator for dropout, seeded by (seed, step, micro-batch, part), so no bit depends on which thread
 was first.
 
-`Backward`, everywhere else: PyTorch's own `backward` through one module, the `Objective`, which
+`PlainGradients`, everywhere else: PyTorch's `backward` through one module, the `Objective`, which
 DDP and `fully_shard` can wrap. It is used on other devices, in several processes, and for losses
 and layers in which the examples of a batch depend on each other.
 """
@@ -68,7 +68,7 @@ def parts_for(
     return max(1, min(threads, batch_tokens * dim // least, MOST_PARTS))
 
 
-class Shards:
+class ThreadedGradients:
     """Computes gradients on the CPU, the parts of a micro-batch in parallel threads.
 
     Args:
@@ -98,16 +98,16 @@ class Shards:
         weights = [p for p in model.parameters() if p.requires_grad]
         total = 0.0
 
-        def one(batch: Any, name: str) -> tuple[float, tuple[Tensor | None, ...]]:
+        def part_gradients(batch: Any, name: str) -> tuple[float, tuple[Tensor | None, ...]]:
             with drawing_from(_generator(name)), precision_of(model):
                 loss = task.loss(model, batch)
-            found = torch.autograd.grad(loss / targets, weights, allow_unused=True)
-            return float(loss.detach()), found
+            grads = torch.autograd.grad(loss / targets, weights, allow_unused=True)
+            return float(loss.detach()), grads
 
         for number, batch in enumerate(batches):
             pieces = task.split(batch, self.parts) if self.parts > 1 else [batch]
-            names = [f"{seed} {number} {place}" for place in range(len(pieces))]
-            for loss, gradients in self._run(one, pieces, names):
+            names = [f"{seed} {number} {part}" for part in range(len(pieces))]
+            for loss, gradients in self._run(part_gradients, pieces, names):
                 total += loss
                 for weight, gradient in zip(weights, gradients, strict=True):
                     if gradient is not None:
@@ -116,18 +116,18 @@ class Shards:
                         )
         return total, targets
 
-    def _run(self, one: Any, pieces: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    def _run(self, compute: Any, pieces: Sequence[Any], names: Sequence[str]) -> list[Any]:
         if len(pieces) == 1:
-            return [one(pieces[0], names[0])]
+            return [compute(pieces[0], names[0])]
         if self._cores is None:
             self._cores = Cores(self.parts, self.threads)
-        return self._cores.map(one, pieces, names)
+        return self._cores.map(compute, pieces, names)
 
 
 def strategy(
     task: Learnable, model: nn.Module, *, threads: int, parts: int, ranks: Ranks = SINGLE_PROCESS
-) -> Shards | Backward:
-    """Chooses the strategy: `Shards` on the CPU in one process if batches can be split.
+) -> ThreadedGradients | PlainGradients:
+    """Chooses the strategy: `ThreadedGradients` on the CPU in one process if batches can be split.
 
     Args:
         task: Computes the loss.
@@ -148,14 +148,14 @@ def strategy(
                 got="a task whose loss couples the examples of a batch",
                 expected="one process, since its batches cannot be split",
             )
-        return Backward(max(parts, ranks.world), ranks)
+        return PlainGradients(max(parts, ranks.world), ranks)
     alone = _device_of(model).type == "cpu" and not whole and not has_batch_norm(model)
-    return Shards(threads, parts) if alone else Backward()
+    return ThreadedGradients(threads, parts) if alone else PlainGradients()
 
 
 def has_batch_norm(model: nn.Module) -> bool:
     """Whether a model has batch norm, whose running statistics parallel threads would race for."""
-    return any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in model.modules())
+    return any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
 
 
 class Objective(nn.Module):
@@ -181,7 +181,7 @@ class Objective(nn.Module):
         """
         if batch is None:
             return torch.stack(
-                [each.sum() for each in self.parameters() if each.requires_grad]
+                [parameter.sum() for parameter in self.parameters() if parameter.requires_grad]
             ).sum()
         with precision_of(self.model):
             return self.task.loss(self.model, batch)
@@ -191,7 +191,7 @@ Wrap = Callable[[Objective], nn.Module]
 """Wraps an objective, such as in DDP; the result is called in its place."""
 
 
-class Backward:
+class PlainGradients:
     """Computes gradients by PyTorch's `backward`, on any device, in one process or several.
 
     Of several processes each computes some parts of each micro-batch; DDP adds their gradients
@@ -213,21 +213,21 @@ class Backward:
     def gradients(
         self, task: Learnable, model: nn.Module, batches: Sequence[Any], seed: str
     ) -> tuple[float, int]:
-        """See `Shards.gradients`; the sum of the losses is over all processes.
+        """See `ThreadedGradients.gradients`; the sum of the losses is over all processes.
 
         Raises:
             RuntimeError: A parameter that the loss depends on got no gradient.
         """
         targets = sum(task.targets(batch) for batch in batches)
         device, world = _device_of(model), self.ranks.world
-        own = list(self._own(task, batches, seed))
+        parts = list(self._parts_of_process(task, batches, seed))
         if self._called is None:  # prepared with the same part in all processes
             self._called = self._prepared(
                 task, model, _to_device(self._cut(task, batches[0])[0], device)
             )
         losses = []
-        for place, (piece, name, share) in enumerate(own):
-            with self._alone() if place + 1 < len(own) else nullcontext():
+        for i, (piece, name, share) in enumerate(parts):
+            with self._alone() if i + 1 < len(parts) else nullcontext():
                 with drawing_from(_generator(name, device)):
                     loss = self._called(_to_device(piece, device))
                 # DDP averages over the processes; times world, that is the sum.
@@ -236,7 +236,7 @@ class Backward:
         self._check(model)
         return self.ranks.total(sum(map(float, losses))), targets
 
-    def _own(
+    def _parts_of_process(
         self, task: Learnable, batches: Sequence[Any], seed: str
     ) -> Iterator[tuple[Any, str, float]]:
         """Yields the parts that this process computes.
@@ -251,9 +251,9 @@ class Backward:
         rank, world = self.ranks.rank, self.ranks.world
         for number, batch in enumerate(batches):
             pieces = self._cut(task, batch)
-            for place in range(rank, len(pieces), world) or (0,):
+            for part in range(rank, len(pieces), world) or (0,):
                 share = float(rank < len(pieces))
-                yield pieces[place], f"{seed} {number} {place}", share
+                yield pieces[part], f"{seed} {number} {part}", share
 
     def _cut(self, task: Learnable, batch: Any) -> Sequence[Any]:
         least: int = getattr(task, "least", 1)
@@ -264,7 +264,7 @@ class Backward:
         """Returns the wrapped objective, after finding which parameters the loss depends on."""
         objective = Objective(task, model)
         self._reached = reached(objective, piece)
-        learning = {name for name, each in model.named_parameters() if each.requires_grad}
+        learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
         if self._wrap is not None:
             return self._wrap(objective)
         if self.ranks.world > 1:
@@ -331,7 +331,7 @@ def reached(objective: Objective, batch: Any) -> set[str]:
         if hasattr(node, "variable"):
             leaves.add(id(node.variable))
         waiting += [before for before, _ in node.next_functions]
-    return {name for name, each in model.named_parameters() if id(each) in leaves}
+    return {name for name, parameter in model.named_parameters() if id(parameter) in leaves}
 
 
 def _device_of(model: nn.Module) -> torch.device:
@@ -346,5 +346,5 @@ def _to_device(batch: Any, device: torch.device) -> Any:
 def _generator(name: str, device: torch.device | None = None) -> torch.Generator:
     """A random generator seeded by a hash of a name; it lives on the device if that is a GPU."""
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
-    own = device is not None and device.type in ("cuda", "mps")
-    return torch.Generator(device if own else "cpu").manual_seed(number)
+    on_gpu = device is not None and device.type in ("cuda", "mps")
+    return torch.Generator(device if on_gpu else "cpu").manual_seed(number)

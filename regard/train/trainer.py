@@ -112,31 +112,31 @@ class TrainingState:
             InputError: A value is missing, or no run can have these values at this step.
         """
         what = f"{file}: place"
-        place = checked(_STATE, values, what)
-        for section, stored, found in (
-            ("", place.to_json(), values),
-            (".cursor", asdict(place.cursor), values.get("cursor", {})),
+        state = checked(_STATE, values, what)
+        for section, stored, given in (
+            ("", state.to_json(), values),
+            (".cursor", asdict(state.cursor), values.get("cursor", {})),
         ):
-            if missing := sorted(stored.keys() - found.keys()):
+            if missing := sorted(stored.keys() - given.keys()):
                 raise InputError(f"{what}{section}.{missing[0]}", got="nothing", expected="a value")
         for key, value, most in (
-            ("best.step", 0 if place.best is None else place.best.step, step),
-            ("cursor.epoch", place.cursor.epoch, batches),
-            ("cursor.batch", place.cursor.batch, batches - place.cursor.epoch),
-            ("evaluations_without_better", place.evaluations_without_better, step),
-            ("bad_in_a_row", place.bad_in_a_row, step),
+            ("best.step", 0 if state.best is None else state.best.step, step),
+            ("cursor.epoch", state.cursor.epoch, batches),
+            ("cursor.batch", state.cursor.batch, batches - state.cursor.epoch),
+            ("evaluations_without_better", state.evaluations_without_better, step),
+            ("bad_in_a_row", state.bad_in_a_row, step),
         ):
             if not 0 <= value <= most:
                 raise InputError(f"{what}.{key}", got=value, expected=f"a number from 0 to {most}")
-        if place.cursor.epoch == 0 and place.cursor.batch != batches:
+        if state.cursor.epoch == 0 and state.cursor.batch != batches:
             raise InputError(
-                f"{what}.cursor.batch", got=place.cursor.batch, expected=f"{batches}, in epoch 0"
+                f"{what}.cursor.batch", got=state.cursor.batch, expected=f"{batches}, in epoch 0"
             )
-        if place.step != step:
+        if state.step != step:
             raise InputError(
-                f"{what}.step", got=place.step, expected=f"{step}, as in manifest.json"
+                f"{what}.step", got=state.step, expected=f"{step}, as in manifest.json"
             )
-        return place
+        return state
 
 
 _STATE = TypeAdapter(TrainingState)
@@ -210,8 +210,8 @@ class Trainer:
         self.strategy = strategy(
             job.task, job.model, threads=job.threads, parts=self.parts, ranks=job.ranks
         )
-        self.place = TrainingState()
-        self.moving = MovingAverage(job.model, job.config.ema) if job.config.ema else None
+        self.state = TrainingState()
+        self.average = MovingAverage(job.model, job.config.ema) if job.config.ema else None
         self._run = job.run if job.ranks.first else None  # only the first process writes
         if resume is not None:
             self._restore(resume)
@@ -246,14 +246,14 @@ class Trainer:
             Interrupted: A signal asked to stop; the state was saved before, if the run has a
                 folder.
         """
-        place, config = self.place, self.config
-        if self._run is not None and place.step:
-            place.best = checkpoint.refresh_best(self._run, place.best)
+        state, config = self.state, self.config
+        if self._run is not None and state.step:
+            state.best = checkpoint.refresh_best(self._run, state.best)
         self._agree()
-        tired = config.patience is not None and place.evaluations_without_better >= config.patience
-        if place.finished and (place.step >= config.steps or tired):
-            return place
-        place.finished = False
+        tired = config.patience is not None and state.evaluations_without_better >= config.patience
+        if state.finished and (state.step >= config.steps or tired):
+            return state
+        state.finished = False
         batches = self._batches()
         self.model.train()
         self._clock = time.perf_counter()
@@ -262,17 +262,17 @@ class Trainer:
             self._progress() as progress,
             self._logs(),
         ):
-            while place.step < config.steps and not place.finished:
+            while state.step < config.steps and not state.finished:
                 MACHINE.watch(self.job.threads)
                 self.step(batches, progress)
                 self._after_step(progress, request)
         self._draw()
         self._stop_if_asked(self._received(request))
-        if self._best_weights or self.moving is not None:
-            average = {} if self.moving is None else self.moving.weights
-            self.model.load_state_dict(self._best_weights or average)
+        if self._best_weights or self.average is not None:
+            weights = {} if self.average is None else self.average.weights
+            self.model.load_state_dict(self._best_weights or weights)
         self.model.eval()
-        return place
+        return state
 
     def _batches(self) -> Iterator[tuple[Any, Cursor]]:
         """The micro-batches from the present position in the data on, each with its cursor.
@@ -280,31 +280,31 @@ class Trainer:
         Raises:
             InputError: The checkpoint's position is beyond the end of its epoch.
         """
-        place, batches = self.place, self.task.batches(self.place.cursor)
-        if not place.step:
+        state, batches = self.state, self.task.batches(self.state.cursor)
+        if not state.step:
             return batches
-        at, first = place.cursor, next(batches)
-        if first[1] not in (Cursor(at.epoch, at.batch + 1), Cursor(at.epoch + 1, 0)):
+        cursor, first = state.cursor, next(batches)
+        if first[1] not in (Cursor(cursor.epoch, cursor.batch + 1), Cursor(cursor.epoch + 1, 0)):
             raise InputError(
-                f"{folder_name(place.step)}/{TRAINING}: place.cursor.batch",
-                got=at.batch,
-                expected=f"a smaller number: epoch {at.epoch} has fewer batches",
+                f"{folder_name(state.step)}/{TRAINING}: place.cursor.batch",
+                got=cursor.batch,
+                expected=f"a smaller number: epoch {cursor.epoch} has fewer batches",
             )
         return chain([first], batches)
 
     def _agree(self) -> None:
         """Copies the training state from the first process, which alone evaluates."""
-        vars(self.place).update(vars(self.ranks.shared(self.place)))
+        vars(self.state).update(vars(self.ranks.shared(self.state)))
 
     def _progress(self) -> TrainingProgress:
         unit = getattr(self.task, "unit", "targets")
         quiet = self.job.quiet or not self.ranks.first
-        return TrainingProgress(self.config.steps, self.place.step, quiet=quiet, unit=unit)
+        return TrainingProgress(self.config.steps, self.state.step, quiet=quiet, unit=unit)
 
     @contextmanager
     def _logs(self) -> Iterator[None]:
         """Opens the run's log files for the body of a `with`, and closes them in any case."""
-        run, after = self._run, self.place.step or -1
+        run, after = self._run, self.state.step or -1
         self._open: list[MetricsLog | TensorBoardLog] = []
         if run is not None:
             self._open.append(MetricsLog(run / "metrics.jsonl", after=after))
@@ -323,7 +323,7 @@ class Trainer:
 
     def _write(self, values: dict[str, Value]) -> None:
         for log in self._open:
-            log.write(self.place.step, values)
+            log.write(self.state.step, values)
 
     def step(self, batches: Iterator[tuple[Any, Cursor]], progress: TrainingProgress) -> None:
         """Updates the weights once.
@@ -335,13 +335,13 @@ class Trainer:
             batches: Micro-batches with the cursor behind each; `accumulate` of them are taken.
             progress: Where to show what happens.
         """
-        place, config = self.place, self.config
+        state, config = self.state, self.config
         asked = time.perf_counter()
         parts = [next(batches) for _ in range(config.accumulate)]
         self._waited += time.perf_counter() - asked
-        place.step += 1
-        place.cursor = parts[-1][1]
-        rate = learning_rate(place.step, config, self.job.dim)
+        state.step += 1
+        state.cursor = parts[-1][1]
+        rate = learning_rate(state.step, config, self.job.dim)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
         self.optimizer.zero_grad(set_to_none=True)
@@ -351,12 +351,12 @@ class Trainer:
             self._skip(loss, float(norm), [batch for batch, _ in parts], progress)
             return
         self.optimizer.step()
-        if self.moving is not None:
-            self.moving.update(self.model, place.step)
-        place.bad_in_a_row = 0
-        place.loss_since_log += loss
-        place.targets_since_log += targets
-        if place.step % config.log_every == 0 or place.step == config.steps:
+        if self.average is not None:
+            self.average.update(self.model, state.step)
+        state.bad_in_a_row = 0
+        state.loss_since_log += loss
+        state.targets_since_log += targets
+        if state.step % config.log_every == 0 or state.step == config.steps:
             self._log(rate, float(norm), progress)
 
     def _gradients(self, batches: list[Any]) -> tuple[float, int]:
@@ -366,7 +366,7 @@ class Trainer:
             The sum of the losses, and the number of targets.
         """
         return self.strategy.gradients(
-            self.task, self.model, batches, f"{self.job.seed} {self.place.step}"
+            self.task, self.model, batches, f"{self.job.seed} {self.state.step}"
         )
 
     def _skip(
@@ -377,18 +377,18 @@ class Trainer:
         Raises:
             FoundProblems: More than `BAD_STEPS_ALLOWED` steps in a row were skipped.
         """
-        place = self.place
-        place.bad_in_a_row += 1
+        state = self.state
+        state.bad_in_a_row += 1
         names = "; ".join(self.task.name(batch) for batch in batches)
         self._write({"skipped": names, "bad_loss": str(loss), "bad_gradient_norm": str(norm)})
-        message = f"step {place.step} skipped: loss {loss:g}, gradient norm {norm:g} ({names})"
+        message = f"step {state.step} skipped: loss {loss:g}, gradient norm {norm:g} ({names})"
         if self.job.quiet:
             _logger.warning(message)
         else:
             progress.print_line(message)
-        if place.bad_in_a_row > BAD_STEPS_ALLOWED:
+        if state.bad_in_a_row > BAD_STEPS_ALLOWED:
             raise FoundProblems(
-                f"training stopped at step {place.step}: {place.bad_in_a_row} steps in a row "
+                f"training stopped at step {state.step}: {state.bad_in_a_row} steps in a row "
                 "were not finite",
                 fix=f"lower train.learning_rate, or set train.clip; {self._saved_before()}",
             )
@@ -396,17 +396,17 @@ class Trainer:
     def _stop_clock(self) -> None:
         """Adds the time since the last call to the training time, and restarts the clock."""
         now = time.perf_counter()
-        self.place.seconds_since_log += now - self._clock
+        self.state.seconds_since_log += now - self._clock
         self._clock = now
 
     def _log(self, rate: float, norm: float, progress: TrainingProgress) -> None:
-        place = self.place
+        state = self.state
         self._stop_clock()
-        place.seconds += place.seconds_since_log
-        mean = place.loss_since_log / max(1, place.targets_since_log)
-        speed = place.targets_since_log / max(place.seconds_since_log, 1e-9)
-        waiting = self._waited / max(place.seconds_since_log, 1e-9)
-        place.loss_since_log, place.targets_since_log, place.seconds_since_log = 0.0, 0, 0.0
+        state.seconds += state.seconds_since_log
+        mean = state.loss_since_log / max(1, state.targets_since_log)
+        speed = state.targets_since_log / max(state.seconds_since_log, 1e-9)
+        waiting = self._waited / max(state.seconds_since_log, 1e-9)
+        state.loss_since_log, state.targets_since_log, state.seconds_since_log = 0.0, 0, 0.0
         self._waited = 0.0
         self._write(
             {
@@ -414,37 +414,37 @@ class Trainer:
                 "learning_rate": rate,
                 "gradient_norm": norm,
                 "targets_per_second": round(speed, 1),
-                "seconds": round(place.seconds, 3),
+                "seconds": round(state.seconds, 3),
                 "waiting_for_data": round(waiting, 4),
-                "epoch": place.cursor.epoch,
+                "epoch": state.cursor.epoch,
             }
         )
-        progress.update(place.step, mean, speed)
+        progress.update(state.step, mean, speed)
 
     def _after_step(self, progress: TrainingProgress, request: StopRequest) -> None:
         """Evaluates, saves a checkpoint and stops, each if it is due after this step."""
-        place, config = self.place, self.config
-        last = place.step == config.steps
+        state, config = self.state, self.config
+        last = state.step == config.steps
         better = False
         if self.job.watch is not None and self.ranks.first:
-            self.job.watch(place.step, self.model)
+            self.job.watch(state.step, self.model)
         self._stop_clock()
-        if place.step % config.evaluate_every == 0 or last:
+        if state.step % config.evaluate_every == 0 or last:
             if self.ranks.first:
                 self._require_finite(self.model.state_dict(), "the weights")
                 better = self._evaluate(progress)
             self._agree()
-            if self.job.run is None and place.best is not None and place.best.step == place.step:
-                used = self.model.state_dict() if self.moving is None else self.moving.weights
+            if self.job.run is None and state.best is not None and state.best.step == state.step:
+                used = self.model.state_dict() if self.average is None else self.average.weights
                 self._best_weights = {k: v.clone() for k, v in used.items()}
-        place.finished = last or place.finished
+        state.finished = last or state.finished
         number = self._received(request)
-        stopping = number is not None and not place.finished
+        stopping = number is not None and not state.finished
         # After a skipped step the run may have diverged, so a regular checkpoint is left out.
-        due = place.step % config.save_every == 0 and not place.bad_in_a_row
-        if due or better or place.finished or stopping:
+        due = state.step % config.save_every == 0 and not state.bad_in_a_row
+        if due or better or state.finished or stopping:
             self._save(progress)
-        if place.finished or stopping:
+        if state.finished or stopping:
             self.ranks.wait()  # until the first process has written its checkpoint
         self._clock = time.perf_counter()  # evaluating and saving do not count as training time
         if stopping:
@@ -463,33 +463,33 @@ class Trainer:
         """Ends the training with a message if a signal was received."""
         if number is None:
             return
-        message = f"stopped by {signal_name(number)} after step {self.place.step}"
+        message = f"stopped by {signal_name(number)} after step {self.state.step}"
         if self.job.run is not None:
             again = "continue with the same command and --resume"
-            message += ", saved; " + ("the run is complete" if self.place.finished else again)
+            message += ", saved; " + ("the run is complete" if self.state.finished else again)
         raise Interrupted(message, signal=number)
 
     def _evaluate(self, progress: TrainingProgress) -> bool:
         """Evaluates on the validation set; returns whether the loss is the lowest so far."""
-        place, config = self.place, self.config
-        with nullcontext() if self.moving is None else self.moving.used_in(self.model):
+        state, config = self.state, self.config
+        with nullcontext() if self.average is None else self.average.used_in(self.model):
             scores = self.task.evaluate(self.model)
         self._write({f"validation_{name}": value for name, value in scores.items()})
         loss = scores["loss"]
         if not math.isfinite(loss):
             raise self._diverged(f"the validation loss is {loss}")
-        better = place.best is None or loss < place.best.loss
+        better = state.best is None or loss < state.best.loss
         if better:
-            place.best = Best(place.step, loss)
-            place.evaluations_without_better = 0
+            state.best = Best(state.step, loss)
+            state.evaluations_without_better = 0
         else:
-            place.evaluations_without_better += 1
+            state.evaluations_without_better += 1
         progress.print_line(
-            f"step {place.step}: validation loss {loss:.4f}{' (best)' if better else ''}"
+            f"step {state.step}: validation loss {loss:.4f}{' (best)' if better else ''}"
         )
-        if config.patience is not None and place.evaluations_without_better >= config.patience:
+        if config.patience is not None and state.evaluations_without_better >= config.patience:
             progress.print_line(f"no improvement for {config.patience} evaluations: stopping early")
-            place.finished = True
+            state.finished = True
         return better
 
     def _require_finite(self, tensors: dict[str, Tensor], what: str) -> None:
@@ -500,7 +500,7 @@ class Trainer:
 
     def _diverged(self, what: str) -> FoundProblems:
         return FoundProblems(
-            f"training stopped at step {self.place.step}: {what}",
+            f"training stopped at step {self.state.step}: {what}",
             fix=f"lower train.learning_rate, or raise train.epsilon; {self._saved_before()}",
         )
 
@@ -514,24 +514,24 @@ class Trainer:
     def _save(self, progress: TrainingProgress) -> None:
         if self._run is None:
             return
-        place = self.place
+        state = self.state
         weights, extra = self.model.state_dict(), {}
         memory = optimizer_tensors(self.model, self.optimizer)
         self._require_finite(weights, "the weights")
         self._require_finite(memory, "the optimizer's averages")
-        if self.moving is not None:
+        if self.average is not None:
             # The average is the model to use; a resumed training continues from the raw weights.
             extra = {f"weights.{name}": tensor for name, tensor in weights.items()}
-            weights = self.moving.weights
+            weights = self.average.weights
             self._require_finite(weights, "the averaged weights")
-        elif place.finished and self.config.average > 1:
+        elif state.finished and self.config.average > 1:
             averaged = self._average(progress)
             # The mean is the model to use; a resumed training continues from the raw weights.
             if averaged is not None:
                 extra = {f"weights.{name}": tensor for name, tensor in weights.items()}
                 weights = averaged
         snapshot = Snapshot(
-            step=place.step,
+            step=state.step,
             weights=weights,
             config=self.job.describe,
             tokenizer=self.job.tokenizer,
@@ -542,7 +542,7 @@ class Trainer:
                 **extra,
             },
             training={
-                "place": place.to_json(),
+                "place": state.to_json(),
                 "parts": self.parts,
                 **self.job.facts,
             },
@@ -550,8 +550,8 @@ class Trainer:
         )
         config = self.config
         averaged_steps = checkpoint.AveragedSteps(config.average - 1, config.save_every)
-        checkpoint.save(self._run, snapshot, config.keep, place.best, averaged_steps)
-        if extra and self.moving is None:
+        checkpoint.save(self._run, snapshot, config.keep, state.best, averaged_steps)
+        if extra and self.average is None:
             self.model.load_state_dict(weights)
 
     def _average(self, progress: TrainingProgress) -> dict[str, Tensor] | None:
@@ -561,9 +561,9 @@ class Trainer:
             The mean if its validation loss is lower than the best so far, else None.
         """
         assert self._run is not None
-        place, raw = self.place, {k: v.clone() for k, v in self.model.state_dict().items()}
+        state, raw = self.state, {k: v.clone() for k, v in self.model.state_dict().items()}
         averaged_steps = checkpoint.AveragedSteps(self.config.average - 1, self.config.save_every)
-        earlier = checkpoint.last_weights(self._run, averaged_steps, place.step)
+        earlier = checkpoint.last_weights(self._run, averaged_steps, state.step)
         for weights in earlier:
             check_tensors("the weights of a checkpoint to be averaged", weights, raw)
         sets = [raw, *earlier]
@@ -577,7 +577,7 @@ class Trainer:
         loss = self.task.evaluate(self.model)["loss"]
         self._write({"averaged": len(sets), "averaged_loss": loss})
         finite = math.isfinite(loss) and not_finite(mean) is None
-        better = finite and (place.best is None or loss < place.best.loss)
+        better = finite and (state.best is None or loss < state.best.loss)
         progress.print_line(
             f"average of {len(sets)} checkpoints: validation loss {loss:.4f}"
             + (" (best)" if better else ", not better: not used")
@@ -585,7 +585,7 @@ class Trainer:
         self.model.load_state_dict(raw)
         if not better:
             return None
-        place.best = Best(place.step, loss)
+        state.best = Best(state.step, loss)
         return mean
 
     def _restore(self, snapshot: Snapshot) -> None:
@@ -594,27 +594,27 @@ class Trainer:
         Names, shapes and types of all tensors are compared with the model's before any is used.
         """
         folder, accumulate = folder_name(snapshot.step), self.config.accumulate
-        self.place = TrainingState.from_json(
+        self.state = TrainingState.from_json(
             snapshot.training.get("place"),
             f"{folder}/{TRAINING}",
             step=snapshot.step,
             batches=snapshot.step * accumulate,
         )
-        file, state = f"{folder}/{TRAINING_TENSORS}", self.model.state_dict()
+        file, own_weights = f"{folder}/{TRAINING_TENSORS}", self.model.state_dict()
         tensors = dict(snapshot.training_tensors)
         raw = {
             name.removeprefix("weights."): tensors.pop(name)
             for name in snapshot.training_tensors
             if name.startswith("weights.")
         }
-        check_tensors(f"{folder}/{MODEL}", snapshot.weights, state)
-        check_tensors(f"{file}: weights", raw, state if raw else {})
+        check_tensors(f"{folder}/{MODEL}", snapshot.weights, own_weights)
+        check_tensors(f"{file}: weights", raw, own_weights if raw else {})
         random = tensors.pop("random", torch.empty(0))
         _check_random(file, random)
         check_optimizer(file, self.model, tensors, snapshot.step, self.config.optimizer)
         self.model.load_state_dict(raw or snapshot.weights)
-        if self.moving is not None:
-            self.moving.restore(snapshot.weights, state)
+        if self.average is not None:
+            self.average.restore(snapshot.weights, own_weights)
         self._check_missing_state(file, without_state(self.model, tensors))
         restore_optimizer(self.model, self.optimizer, tensors)
         torch.set_rng_state(random)
@@ -630,7 +630,7 @@ class Trainer:
             file: Name of the file, for error messages.
             names: Parameters without optimizer state.
         """
-        if not names or self.place.bad_in_a_row == self.place.step:
+        if not names or self.state.bad_in_a_row == self.state.step:
             return
         parameters = dict(self.model.named_parameters())
         self._gradients([next(self._batches())[0]])

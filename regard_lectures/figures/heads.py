@@ -42,8 +42,8 @@ class Finder(nn.Module):
     def forward(self, ids: Tensor, tap: Tap | None = None) -> Tensor:
         """ids (batch, length) -> logits (batch, length, which, vocab)."""
         layout = Layout((ids.shape[1],) * ids.shape[0])
-        ctx = Context(layout, layout.where, Mask(causal=True), Positions(), tap=tap)
-        x = self.attention(self.embed(ids.flatten(), ctx.where, self.positions), ctx)
+        ctx = Context(layout, layout.positions, Mask(causal=True), Positions(), tap=tap)
+        x = self.attention(self.embed(ids.flatten(), ctx.positions, self.positions), ctx)
         return self.head(x).view(*ids.shape, len(BACK), VOCAB)
 
 

@@ -79,8 +79,8 @@ class Copier(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """ids (batch, length) -> logits (tokens, vocab)."""
         layout = Layout((ids.shape[1],) * ids.shape[0])
-        ctx = Context(layout, layout.where, Mask(), self.stack.positions)
-        x = self.embed(ids.flatten(), ctx.where, ctx.positions)
+        ctx = Context(layout, layout.positions, Mask(), self.stack.positions)
+        x = self.embed(ids.flatten(), ctx.positions, ctx.scheme)
         return self.head(self.stack(x, ctx))
 
 

@@ -260,7 +260,7 @@ def test_a_turn_of_ours_is_a_step_of_the_trainer_for_each_batch(tmp_path: Path) 
     contender.prepare(threads=1)
     before = [weights.clone() for weights in contender.trainer.model.parameters()]
     assert contender.measure(SAME) == 2 + 4 + 2
-    assert contender.trainer.place.step == 2
+    assert contender.trainer.state.step == 2
     after = list(contender.trainer.model.parameters())
     assert all(not torch.equal(a, b) for a, b in zip(after, before, strict=True) if a.dim() > 1)
 

@@ -14,7 +14,7 @@ from regard.errors import InputError
 from regard.inputs.arrays import Dense
 from regard.kernels import int8
 from regard.layers import Edit, Tap, knock_out
-from regard.layers.tap.without import without
+from regard.layers.tap.without_head import without_head
 from regard.models import FAMILIES, build, describe, rebuild
 from regard.models.families.images import ANY_SIZE
 from regard.models.quantise import quantise
@@ -117,7 +117,7 @@ def test_every_pixel_matters_to_its_own_image_alone(model, images):
 def test_the_layout_is_known_beforehand_and_is_what_is_read(model, images):
     layout = model.embed.layout(images)
     config = model.config
-    assert (layout.grid, layout.first) == (config.grid, getattr(config, "tokens_before", 0))
+    assert (layout.grid, layout.prefix) == (config.grid, getattr(config, "tokens_before", 0))
     assert layout.lengths == (tokens_of(config),) * 5
     assert sum(layout.lengths) == len(model.hidden(images))
 
@@ -178,7 +178,7 @@ def test_edits_act(model, images):
     if model.heads():
         gone = model(images, Tap(edits=[knock_out("encoder.1.self.2")]))
         assert not torch.allclose(gone, plain)
-        close(without(model, ["encoder.1.self.2"])(images), gone)
+        close(without_head(model, ["encoder.1.self.2"])(images), gone)
     doubled = Edit("encoder.0.residual", lambda x: 2 * x)
     assert not torch.allclose(model(images, Tap(edits=[doubled])), plain)
 

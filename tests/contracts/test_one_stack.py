@@ -102,7 +102,7 @@ def writes(model):
 
 def is_elmo(model):
     """Its loss is that of two networks, of which only one gives logits."""
-    return writes(model) and model.config.contextual
+    return writes(model) and model.config.bidirectional
 
 
 def make(family, name):

@@ -190,4 +190,4 @@ def test_a_family_of_two_stacks_can_translate(monkeypatch):
     monkeypatch.setitem(FAMILIES, "deep", Family(Deep, never, task="translate"))
     found = recipes.load("tiny/translate", ["model.family=deep", "model.size=null"])
     assert type(found.model) is Deep
-    assert found.model.sides == 2
+    assert found.model.has_target

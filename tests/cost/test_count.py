@@ -30,7 +30,7 @@ from regard.models import (
     build,
 )
 from regard.models.families.vit import CLASSES, ViTConfig
-from regard.models.meta_model import sketch
+from regard.models.meta_model import meta_model
 
 SMALL = {"dim": 32, "heads": 4, "hidden": 48, "encoder_layers": 3, "decoder_layers": 2}
 VARIATIONS = [
@@ -79,13 +79,13 @@ def config_of(changes):
 def test_parts_add_up_to_the_parameters_of_the_real_model(changes):
     config = config_of(changes)
     real = build(config, 50, 50)
-    parts = parameters(sketch(config, 50, 50))
+    parts = parameters(meta_model(config, 50, 50))
     assert parts == parameters(real)
     assert sum(parts.values()) == sum(p.numel() for p in real.parameters())
 
 
 def test_the_papers_base_has_the_stacks_of_pytorchs_own_transformer():
-    parts = parameters(sketch(TransformerConfig(size="base"), 37000, 37000))
+    parts = parameters(meta_model(TransformerConfig(size="base"), 37000, 37000))
     with torch.device("meta"):
         theirs = nn.Transformer(512, 8, 6, 6, 2048, batch_first=True)
         top_norms = 2 * 2 * 512  # post-norm as published has none at the top
@@ -96,7 +96,7 @@ def test_the_papers_base_has_the_stacks_of_pytorchs_own_transformer():
 
 def test_shared_matrices_count_once_under_their_first_part():
     sizes = {
-        tied: parameters(sketch(config_of({"tied": tied}), 50, 50))
+        tied: parameters(meta_model(config_of({"tied": tied}), 50, 50))
         for tied in ("all", "output", "none")
     }
     vocabulary = ("source embedding", "target embedding", "output")
@@ -108,10 +108,10 @@ def test_shared_matrices_count_once_under_their_first_part():
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "none"])
 def test_a_sketch_of_46_billion_weights_takes_no_memory(positions):
-    sketch(TransformerConfig(), 10, 10)  # imports what it needs
+    meta_model(TransformerConfig(), 10, 10)  # imports what it needs
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     config = TransformerConfig(size="big", dim=16384, hidden=65536, positions=positions)
-    model = sketch(config, 37000, 37000)
+    model = meta_model(config, 37000, 37000)
     assert all(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
     assert sum(p.numel() for p in model.parameters()) > 45e9
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
@@ -120,34 +120,34 @@ def test_a_sketch_of_46_billion_weights_takes_no_memory(positions):
 @pytest.mark.parametrize("changes", [{"dim": 2**40}, {"hidden": 10**30}])
 def test_a_model_beyond_64_bits_is_refused(changes):
     with pytest.raises(InputError, match="below 2\\^63 bytes"):
-        sketch(TransformerConfig.model_validate(changes), 100, 100)
+        meta_model(TransformerConfig.model_validate(changes), 100, 100)
 
 
 @every_family
 def test_parts_of_every_family_add_up(config):
-    vocabularies = [50] * config.sides
+    vocabularies = [50] * (1 + config.has_target)
     real = build(config, *vocabularies)
-    parts = parameters(sketch(config, *vocabularies))
+    parts = parameters(meta_model(config, *vocabularies))
     assert parts == parameters(real)
     assert sum(parts.values()) == sum(p.numel() for p in real.parameters())
 
 
 def test_parts_that_share_a_matrix_say_whose_it_is():
-    assert shared_parts(sketch(GPTS[0], 50)) == {"output": "embedding"}
-    assert shared_parts(sketch(GPTS[1], 50)) == {}
-    assert shared_parts(sketch(BERTS[0], 50)) == {"output": "embedding"}
-    assert shared_parts(sketch(T5S[1], 50, 50)) == {"target embedding": "source embedding"}
+    assert shared_parts(meta_model(GPTS[0], 50)) == {"output": "embedding"}
+    assert shared_parts(meta_model(GPTS[1], 50)) == {}
+    assert shared_parts(meta_model(BERTS[0], 50)) == {"output": "embedding"}
+    assert shared_parts(meta_model(T5S[1], 50, 50)) == {"target embedding": "source embedding"}
 
 
 def test_a_sketch_of_gpt3_draws_nothing_and_takes_no_memory():
-    model = sketch(GPTConfig(size="gpt3"), 50257)
+    model = meta_model(GPTConfig(size="gpt3"), 50257)
     assert all(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
     assert sum(parameters(model).values()) == 174_604_259_328
 
 
 def run(model, config, ragged):
     """Everything that a model of a config computes of three examples."""
-    if config.sides == 2:
+    if config.has_target:
         return [model(ragged((7, 7, 7), 50), ragged((9, 9, 9), 50))]
     if config.family == "gpt":
         return [model(ragged((9, 9, 9), 50))]
@@ -163,8 +163,8 @@ def run(model, config, ragged):
 @pytest.mark.slow
 @every_family
 def test_flops_of_every_family_are_those_that_torch_counts(config, ragged):
-    model = build(config, *[50] * config.sides)
-    lengths = (7, 9) if config.sides == 2 else (9,)
+    model = build(config, *[50] * (1 + config.has_target))
+    lengths = (7, 9) if config.has_target else (9,)
     # The counter does not know the fused kernel of the CPU; the plain one is the same products.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as forward:
         run(model, config, ragged)
@@ -221,8 +221,8 @@ def test_kept_floats_are_near_what_autograd_keeps(changes, ragged):
 def test_kept_floats_of_every_family_are_near_what_autograd_keeps(config, ragged):
     config = config.model_copy(update={"dim": 64, "hidden": 512})
     lengths, targets = (20, 19, 20, 21) * 4, None
-    texts, model = ragged(lengths, 50), build(config, *[50] * config.sides)
-    if config.sides == 2:
+    texts, model = ragged(lengths, 50), build(config, *[50] * (1 + config.has_target))
+    if config.has_target:
         measured = translation_floats(model, texts, texts)
     elif config.family == "gpt":
         measured = floats_kept(model, lambda: model.loss(texts, texts.ids))
@@ -233,7 +233,9 @@ def test_kept_floats_of_every_family_are_near_what_autograd_keeps(config, ragged
             return model.masked.loss(model.hidden(texts)[hidden], texts.ids[hidden])
 
         measured = floats_kept(model, loss)
-    estimate = activation_floats(config, *[20] * config.sides, targets=targets) * len(lengths)
+    estimate = activation_floats(config, *[20] * (1 + config.has_target), targets=targets) * len(
+        lengths
+    )
     assert estimate == pytest.approx(measured, rel=0.08)
 
 
@@ -315,7 +317,7 @@ def test_the_cache_of_a_decoder_alone_is_as_large_as_counted(config):
 def test_vits_have_as_many_parameters_as_published(size, count):
     """As timm counts them, with ImageNet's 1,000 classes, in patches of 16."""
     config = ViTConfig(size=size, classes=CLASSES)
-    found = parameters(sketch(config))
+    found = parameters(meta_model(config))
     assert sum(found.values()) == count
     assert found["patch embedding"] == config.dim * (3 * 16 * 16 + 1)
 

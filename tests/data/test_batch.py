@@ -36,7 +36,7 @@ def test_tokens_have_types_that_go_along():
     ragged = Ragged.of([[5, 6, 7], [8], [9, 4]])
     assert ragged.types is None
     assert ragged.to("cpu").types is None
-    assert ragged.firsts.tolist() == [0, 3, 4]
+    assert ragged.first_tokens.tolist() == [0, 3, 4]
     typed = ragged.typed(torch.tensor([0, 1, 1, 0, 0, 1]))
     assert typed.split() == ragged.split()
     assert typed.to("cpu").types.tolist() == [0, 1, 1, 0, 0, 1]

@@ -46,7 +46,7 @@ def test_the_ends_of_the_ranges_can_be_computed(temperature, penalty):
 
 
 def test_logits_too_large_for_a_temperature_are_said_and_no_index_error():
-    sentence = search.Sentence(0, (), 5, 0)
+    sentence = search.Request(0, (), 5, 0)
     draw = search.Sampling(
         [sentence], Symbols(0, 1, 2), DecodeConfig(sample=True, temperature=1e-20)
     )

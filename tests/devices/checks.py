@@ -21,7 +21,7 @@ from regard.decode.filters import Symbols
 from regard.inputs.arrays import Dense, Ragged
 from regard.kernels.dropout import drawing_from
 from regard.layers import Tap, knock_out
-from regard.layers.tap.without import without
+from regard.layers.tap.without_head import without_head
 from regard.models import FAMILIES, build
 from regard.train.adam import Adam
 from regard_lectures.figures.sentences import intervene
@@ -85,7 +85,7 @@ class Twins:
             del sizes["max_length"]  # its patches are as many as they are
         sizes = CONVOLUTIONAL.get(family, sizes)
         self.config = kind.model_validate(sizes | changes)
-        vocabularies = [] if self.images else [VOCAB] * self.config.sides
+        vocabularies = [] if self.images else [VOCAB] * (1 + self.config.has_target)
         torch.manual_seed(0)
         self.cpu = build(self.config, *vocabularies).eval()
         torch.manual_seed(0)
@@ -111,7 +111,7 @@ def given(twins: Twins, device: str) -> list[Ragged | Dense]:
         shape = 3, twins.config.channels, *twins.config.image
         numbers = torch.rand(shape, generator=torch.Generator().manual_seed(0))
         return [Dense(numbers).to(device)]
-    return [ragged(5, 3, 1, seed=side).to(device) for side in range(twins.config.sides)]
+    return [ragged(5, 3, 1, seed=side).to(device) for side in range(1 + twins.config.has_target)]
 
 
 def outputs(model, inputs) -> list[torch.Tensor]:
@@ -170,7 +170,7 @@ def decoding(twins: Twins) -> None:
         found = []
         for model, _ in twins:
             source = ragged(4, 2, 5)
-            if twins.config.sides == 2:
+            if twins.config.has_target:
                 found.append(decode(model, source, symbols, config))
             else:
                 found.append(decode(model, None, symbols, config, prompts=source.split()))
@@ -200,7 +200,7 @@ def taps(twins: Twins) -> None:
             inputs, tap = given(twins, device), Tap(edits=[knock_out(head)])
             with torch.inference_mode():
                 lessened.append(model.hidden(inputs[0], tap))
-                without(model, [head]).hidden(inputs[0])
+                without_head(model, [head]).hidden(inputs[0])
         same(*lessened)
 
 

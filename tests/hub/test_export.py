@@ -84,7 +84,7 @@ def pipeline_of(name, overrides=()):
     else:
         processor = vocabulary_of(recipe)
     torch.manual_seed(0)
-    model = build(config, *processor.vocabulary_sizes[: config.sides]).eval()
+    model = build(config, *processor.vocabulary_sizes[: 1 + config.has_target]).eval()
     with torch.no_grad():  # norms and biases away from their plain beginnings
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
@@ -97,7 +97,7 @@ def inputs_of(config):
     if config.reads == "images":
         return [torch.randn(2, config.channels, *config.image, generator=random)]
     return [torch.randint(4, 20, (length,), generator=random).tolist() for length in (9, 6)][
-        : config.sides
+        : 1 + config.has_target
     ]
 
 

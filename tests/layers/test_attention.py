@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.errors import InputError
 from regard.layers import Attention, Context, Layout, Mask, Memory, Positions, Tap, plain_context
-from regard.layers.tap.without import without
+from regard.layers.tap.without_head import without_head
 
 LENGTHS = (3, 5, 1)
 
@@ -18,7 +18,7 @@ LENGTHS = (3, 5, 1)
 def cross_context(queries, keys, tap=None):
     memory = Memory(torch.randn(sum(keys), 8), Layout(keys))
     ctx = plain_context(queries, tap=tap)
-    return Context(ctx.layout, ctx.where, ctx.mask, ctx.positions, memory=memory, tap=tap)
+    return Context(ctx.layout, ctx.positions, ctx.mask, ctx.scheme, memory=memory, tap=tap)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -191,7 +191,7 @@ def test_heads_that_do_not_divide_are_refused():
 
 def test_cross_attention_without_a_memory_is_refused():
     layout = Layout((2,))
-    ctx = Context(layout, layout.where, Mask(), Positions())
+    ctx = Context(layout, layout.positions, Mask(), Positions())
     with pytest.raises(InputError, match="no memory"):
         Attention(8, heads=2, cross=True)(torch.randn(2, 8), ctx)
 
@@ -274,7 +274,7 @@ def test_a_head_of_memory_values_can_be_taken_away(heads):
     x = torch.randn(3, 8)
     model = nn.Module()
     model.attend, model.sites = attend, attend.sites
-    out, gone = attend(x, ctx), without(model, ["decoder.0.cross.0"]).attend(x, ctx)
+    out, gone = attend(x, ctx), without_head(model, ["decoder.0.cross.0"]).attend(x, ctx)
     assert out.shape == (3, heads * 6)
     assert not gone[:, :6].any()
     assert torch.equal(gone[:, 6:], out[:, 6:])

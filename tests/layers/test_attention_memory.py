@@ -30,7 +30,7 @@ def lookers(kind, lengths):
         return Attention(DIM, HEADS), plain_context(lengths, causal=kind == "causal")
     ctx = plain_context(lengths)
     memory = Memory(torch.randn(sum(lengths), DIM), Layout(lengths))
-    context = Context(ctx.layout, ctx.where, ctx.mask, ctx.positions, memory=memory)
+    context = Context(ctx.layout, ctx.positions, ctx.mask, ctx.scheme, memory=memory)
     return Attention(DIM, HEADS, cross=True), context
 
 
@@ -68,7 +68,7 @@ def test_other_rules_make_no_mask_of_queries_times_keys_and_attend_as_one_would(
             cache = KVCache(1, 1, LENGTH, HEADS, DIM // HEADS)
             layer(x[:cached], replace(plain_context((cached,), causal=True), cache=cache))
             cache.advance((cached,))
-        ctx = Context(layout, layout.where, Mask(**fields), Positions(), cache=cache, tap=tap)
+        ctx = Context(layout, layout.positions, Mask(**fields), Positions(), cache=cache, tap=tap)
         return layer(x[cached:], ctx)
 
     with Largest() as largest:

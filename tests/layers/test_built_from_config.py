@@ -156,7 +156,7 @@ def test_swin_v2_blocks_are_the_plain_ones(grid):
         return pictures.view(-1, 8)
 
     same_with_gradients(
-        lambda x: stack(x, Context(layout, layout.where, Mask(), stack.positions)),
+        lambda x: stack(x, Context(layout, layout.positions, Mask(), stack.positions)),
         reference,
         stack,
         torch.randn(2 * size, 8),

@@ -43,7 +43,7 @@ def test_rows_and_tokens_are_inverse(lengths):
 @given(LENGTHS)
 def test_where_counts_from_the_start_of_each_sentence(lengths):
     layout = Layout(lengths)
-    assert layout.where.tolist() == [place for length in lengths for place in range(length)]
+    assert layout.positions.tolist() == [place for length in lengths for place in range(length)]
 
 
 @settings(deadline=None, max_examples=40)

@@ -18,7 +18,7 @@ def test_patches_are_pytorchs_convolution_with_the_first_token_and_positions():
     images = Dense(torch.randn(4, 3, 6, 8))
     layout = front.layout(images)
     assert layout.lengths == (13,) * 4
-    found = front.read(images, Context(layout, layout.where, Mask(), scheme)).view(4, 13, 10)
+    found = front.read(images, Context(layout, layout.positions, Mask(), scheme)).view(4, 13, 10)
 
     kernel = front.projection.weight.view(10, 3, 2, 2)
     convolved = F.conv2d(images.values, kernel, front.projection.bias, stride=2)

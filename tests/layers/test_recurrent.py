@@ -22,7 +22,9 @@ def layer(request):
 @pytest.mark.parametrize("lengths", [LENGTHS, (4, 4), (1, 1, 1)])
 def test_the_loop_is_the_kernel(layer, lengths):
     x, ctx = torch.randn(sum(lengths), 8), plain_context(lengths)
-    torch.testing.assert_close(layer.openly(x, ctx.layout)[0], layer(x, ctx), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        layer.step_by_step(x, ctx.layout)[0], layer(x, ctx), rtol=0, atol=1e-6
+    )
 
 
 def by_hand(cells, texts):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.layers import BlockShape, KVCache, Layout, Memory, RecurrentState, plain_context
-from regard.layers.recurrent_attention import AttentiveBlock
+from regard.layers.recurrent_attention import AttentionCell
 
 DIM, LENGTHS, MEMORY = 6, (4, 1, 0, 3), (2, 5, 3, 4)
 
@@ -27,7 +27,7 @@ def test_each_row_keeps_the_state_after_its_own_last_token(cell):
     shape = BlockShape(
         dim=DIM, heads=1, hidden=DIM, norm="none", residual=False, cell=cell, score="additive"
     )
-    block = AttentiveBlock(shape, "decoder.0", attends=True)
+    block = AttentionCell(shape, "decoder.0", attends=True)
     rows = [torch.randn(length, DIM) for length in LENGTHS]
     whole = Memory(torch.randn(sum(MEMORY), DIM), Layout(MEMORY))
     ctx, states = context(LENGTHS, whole, block)
@@ -35,6 +35,6 @@ def test_each_row_keeps_the_state_after_its_own_last_token(cell):
     for row, x in enumerate(rows):
         alone, expected = context((len(x),), whole.select(torch.tensor([row])), block)
         for token in x:  # one token at a time
-            block(token[None], replace(alone, layout=Layout((1,)), where=torch.zeros(1).long()))
+            block(token[None], replace(alone, layout=Layout((1,)), positions=torch.zeros(1).long()))
         for found, one in zip(states[0], expected[0], strict=True):
             torch.testing.assert_close(found[row], one[0])

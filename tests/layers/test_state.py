@@ -107,7 +107,7 @@ def grow(stack, x, chunks, capacity):
             key_lengths=None if even else ends,
             query_lengths=None if even else tuple(counts),
         )
-        where = starts + layout.where
+        where = starts + layout.positions
         out = stack(new, Context(layout, where, mask, stack.positions, cache=cache))
         cache.advance(tuple(counts))
         for row, piece in enumerate(out.split(counts)):
@@ -136,5 +136,5 @@ def test_cached_is_uncached_for_every_scheme_and_uneven_rows(kind, chunks, kv_he
     x = [torch.randn(length, 16) for length in lengths]
     for row, out in zip(x, grow(stack, x, chunks, capacity=12), strict=True):
         ctx = plain_context((len(row),), causal=True)
-        ctx.positions = scheme
+        ctx.scheme = scheme
         torch.testing.assert_close(out, stack(row, ctx), rtol=0, atol=1e-5)

@@ -146,7 +146,7 @@ def test_residuals_and_embeddings_are_what_passes_from_block_to_block(pair):
     model, tap = tiny(), Tap("*")
     model(*pair, tap)
     source, target = (Layout(lengths) for lengths in (SOURCE, TARGET))
-    x = model.source_embed(pair[0].ids, source.where, model.encoder.positions)
+    x = model.source_embed(pair[0].ids, source.positions, model.encoder.positions)
     torch.testing.assert_close(tap.records["encoder.embedding"], source.pad(x))
     top = target.unpad(tap.records["decoder.1.residual"])
     logits = model.head(model.decoder.final_norm(top))

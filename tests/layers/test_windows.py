@@ -22,7 +22,7 @@ GRIDS = [(4, 4), (6, 4), (5, 7), (2, 9), (3, 1), (1, 1)]
 
 
 def context(layout, windows=None, tap=None):
-    return Context(layout, layout.where, Mask(), Positions(), tap=tap, windows=windows)
+    return Context(layout, layout.positions, Mask(), Positions(), tap=tap, windows=windows)
 
 
 def neighbours(grid, size, shift, query):
@@ -121,11 +121,11 @@ def test_a_table_of_offsets_gives_pairs_of_one_offset_one_number():
 
 
 def test_a_layout_keeps_its_grid_when_some_are_taken():
-    layout = Layout((13, 13, 13), grid=(3, 4), first=1)
+    layout = Layout((13, 13, 13), grid=(3, 4), prefix=1)
     taken = layout.take([2, 0])
-    assert (taken.lengths, taken.grid, taken.first) == ((13, 13), (3, 4), 1)
+    assert (taken.lengths, taken.grid, taken.prefix) == ((13, 13), (3, 4), 1)
     memory = Memory(torch.randn(39, 8), layout).select(torch.tensor([1]))
-    assert (memory.layout.grid, memory.layout.first) == ((3, 4), 1)
+    assert (memory.layout.grid, memory.layout.prefix) == ((3, 4), 1)
     assert layout.keys(3) == [*range(13)]
 
 
@@ -133,7 +133,7 @@ def test_a_layout_keeps_its_grid_when_some_are_taken():
     ("make", "says"),
     [
         (lambda: Layout((12, 11), grid=(3, 4)), r"got lengths 11, 12, expected 0 \+ 3 x 4 each"),
-        (lambda: Layout((13,), grid=(3, 4), first=1).windows(2), "got 1 tokens before a grid"),
+        (lambda: Layout((13,), grid=(3, 4), prefix=1).windows(2), "got 1 tokens before a grid"),
         (lambda: Layout((12,)).windows(2), "got tokens in no grid"),
         (lambda: Layout((12,), grid=(3, 4)).windows(2, 2), "got size 2, shift 2"),
         (lambda: Layout((12,), grid=(3, 4)).windows(0), "got size 0, shift 0"),

@@ -118,4 +118,4 @@ def test_heads_and_sites_have_names_and_others_are_refused(ragged):
 
 def test_a_text_of_one_token_among_others_has_its_own_first():
     texts = Ragged.of([[3, 4], [5], [6, 7, 8]])
-    assert texts.firsts.tolist() == [0, 2, 3]
+    assert texts.first_tokens.tolist() == [0, 2, 3]

@@ -51,10 +51,10 @@ def test_every_family_says_what_its_models_are_made_of(family):
     kind = FAMILIES[family].config
     config = kind(**{key: value for key, value in sizes.items() if key in kind.model_fields})
     model = build(config, *[9] * len(config.VOCABULARIES))
-    assert len(model.embeds()) == config.sides
+    assert len(model.embeds()) == 1 + config.has_target
     assert tuple(model.vocabularies()) == config.VOCABULARIES
     if config.reads == "text":
-        assert len(config.VOCABULARIES) == config.sides
+        assert len(config.VOCABULARIES) == 1 + config.has_target
     assert list(config.stacks) == [name for name in ("encoder", "decoder") if hasattr(model, name)]
     assert model.reader == next(iter(config.stacks))
     if config.reads == "text":

@@ -16,9 +16,9 @@ from regard.kernels.dropout import drawing_from
 from regard.layers import Edit, Mask, Tap, knock_out, replace
 from regard.layers.attention import attend_unfused
 from regard.layers.masks import hardmax
-from regard.layers.tap.without import without
+from regard.layers.tap.without_head import without_head
 from regard.models import Seq2SeqConfig, build
-from regard.models.meta_model import sketch
+from regard.models.meta_model import meta_model
 from regard.models.quantise import quantise
 
 VOCAB, DIM = 11, 8
@@ -269,7 +269,7 @@ def test_a_head_that_is_away_gives_no_context(pair):
     model = make()
     assert model.heads() == ["decoder.0.cross.0"]
     edited = model(*pair, Tap(edits=[knock_out("decoder.0.cross.0")]))
-    close(without(model, model.heads())(*pair), edited)
+    close(without_head(model, model.heads())(*pair), edited)
     model.decoder.blocks[0].recurrent.cells.weight_ih_l0[:, DIM:] = 0
     model.decoder.readout.weight[:, DIM : 2 * DIM] = 0
     close(model(*pair), edited)
@@ -444,7 +444,7 @@ def test_other_kinds_of_numbers_and_the_meta_device():
     model, ids = make(), torch.tensor([3, 4, 5])
     half = model.to(torch.bfloat16)
     assert half(Ragged(ids, (2, 1)), Ragged(ids, (1, 2))).dtype == torch.bfloat16
-    drawn = sketch(model.config, VOCAB, VOCAB)
+    drawn = meta_model(model.config, VOCAB, VOCAB)
     assert {name: each.shape for name, each in drawn.state_dict().items()} == {
         name: each.shape for name, each in model.state_dict().items()
     }

@@ -67,10 +67,10 @@ def test_the_average_is_evaluated_saved_and_resumed_bit_for_bit(tmp_path: Path) 
     task = Line()
     whole = Trainer(job(task, tmp_path / "whole", ema=DECAY))
     whole.run()
-    assert whole.moving is not None
+    assert whole.average is not None
     _, last, _ = checkpoint.latest(tmp_path / "whole")
     for name, tensor in last.weights.items():
-        assert torch.equal(tensor, whole.moving.weights[name])
+        assert torch.equal(tensor, whole.average.weights[name])
         assert torch.equal(tensor, task.evaluated[-1][name])  # the last evaluation saw it
         assert torch.equal(tensor, whole.model.state_dict()[name])  # and it is what is left
         assert not torch.equal(tensor, last.training_tensors[f"weights.{name}"])

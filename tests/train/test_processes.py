@@ -297,16 +297,16 @@ def test_the_first_step_of_a_resumed_run_adds_as_the_others_do(tmp_path):
     import copy
     from regard.train.config import TrainConfig
     from regard.train.optim import optimizer
-    from regard.train.step import Backward
-    from tests.train.test_shards import batch_of, copier, model_of
+    from regard.train.step import PlainGradients
+    from tests.train.test_threaded_gradients import batch_of, copier, model_of
 
     task = copier()
-    model, way, batches = model_of(0.1), Backward(3, ranks), [batch_of(3, 1, 4, 2, 5, 7)]
+    model, way, batches = model_of(0.1), PlainGradients(3, ranks), [batch_of(3, 1, 4, 2, 5, 7)]
     update = optimizer(model, TrainConfig(learning_rate=0.01))
     for step in range(3):
         resumed = copy.deepcopy(model)
         way.gradients(task, model, batches, f"0 {step}")
-        Backward(3, ranks).gradients(task, resumed, batches, f"0 {step}")
+        PlainGradients(3, ranks).gradients(task, resumed, batches, f"0 {step}")
         for (name, one), other in zip(model.named_parameters(), resumed.parameters()):
             assert one.grad.equal(other.grad), (step, name)
         update.step()

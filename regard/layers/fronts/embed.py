@@ -28,12 +28,12 @@ def vocabulary_matrix(vocab: int, dim: int) -> nn.Parameter:
 
 
 class Embed(Front):
-    """dropout(√dim · E[id] + PE(where)) (section 3.4 of the paper), and BERT's variant.
+    """dropout(√dim · E[id] + PE(position)) (section 3.4 of the paper), and BERT's variant.
 
     The product one-hot(id) · E is computed as a lookup of row E[id]. The factor √dim brings the
     rows of a Glorot-initialised, tied matrix to the scale of the positions.
 
-        BERT:  dropout(norm(E[id] + PE(where) + T[type]))
+        BERT:  dropout(norm(E[id] + PE(position) + T[type]))
 
     Args:
         vocab: Size of the vocabulary.
@@ -80,16 +80,16 @@ class Embed(Front):
         if kinds and types is not None and not 0 <= int(types.max()) < kinds:
             got = f"the type {int(types.max())} of a token"
             raise InputError("the tokenizer's template", got=got, expected=f"0 to {kinds - 1}")
-        return self(source.ids, ctx.where, ctx.positions, types)
+        return self(source.ids, ctx.positions, ctx.scheme, types)
 
     def forward(
-        self, ids: Tensor, where: Tensor, positions: Positions, types: Tensor | None = None
+        self, ids: Tensor, positions: Tensor, scheme: Positions, types: Tensor | None = None
     ) -> Tensor:
-        """ids, where, types: (tokens,) -> (tokens, dim); without types, all have type 0."""
-        if ids.shape != where.shape or ids.dim() != 1 or ids.is_floating_point():
+        """ids, positions, types: (tokens,) -> (tokens, dim); without types, all have type 0."""
+        if ids.shape != positions.shape or ids.dim() != 1 or ids.is_floating_point():
             raise InputError(
-                "ids and where",
-                got=f"{_shape(ids)} and {_shape(where)}",
+                "ids and positions",
+                got=f"{_shape(ids)} and {_shape(positions)}",
                 expected="one whole number for each token, (tokens,) each",
             )
         try:
@@ -97,7 +97,7 @@ class Embed(Front):
         except IndexError:
             got, last = f"{int(ids.min())} to {int(ids.max())}", len(self.weight) - 1
             raise InputError("ids", got=got, expected=f"0 to {last}") from None
-        x = positions.add(x * self.scale if self.scale != 1 else x, where)
+        x = scheme.add(x * self.scale if self.scale != 1 else x, positions)
         if self.types is not None:
             x = x + (self.types[0] if types is None else self.types[types])
         return self.dropout(x if self.norm is None else self.norm(x))

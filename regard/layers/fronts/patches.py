@@ -23,7 +23,7 @@ class Patches(Front):
 
     p_i holds the pixels of patch i, channel by channel, row by row, so W is the kernel of a
     convolution whose stride equals its kernel size. The patches follow the `first` tokens, row by
-    row. With a stem, its output at each place takes the place of W p_i + b.
+    row. With a stem, its output at each cell replaces W p_i + b.
 
     Args:
         image: Height and width of the images that the model was made for, in pixels; images of
@@ -89,7 +89,7 @@ class Patches(Front):
 
     def _refused(self, channels: int, height: int, width: int) -> InputError:
         """The error for images of the wrong size: what would fit."""
-        own = " x ".join(map(str, (self.channels, *self.image)))
+        own_shape = " x ".join(map(str, (self.channels, *self.image)))
         fix = None
         if channels == self.channels and not self.fixed:
             sides = (max(1, round(side / self.patch)) * self.patch for side in (height, width))
@@ -98,7 +98,7 @@ class Patches(Front):
         return InputError(
             "images",
             got=f"{channels} x {height} x {width}",
-            expected=f"{own}: channels, height, width",
+            expected=f"{own_shape}: channels, height, width",
             fix=fix,
         )
 
@@ -108,7 +108,7 @@ class Patches(Front):
         if self.first is not None:
             x = torch.cat((self.first.expand(len(source), -1, -1), x), dim=1)
         x = x.flatten(0, 1)  # (tokens, dim)
-        return self.dropout(ctx.positions.add_grid(x, ctx.layout))
+        return self.dropout(ctx.scheme.add_grid(x, ctx.layout))
 
     def _patches(self, images: Tensor) -> Tensor:
         """The vector of each patch: (images, channels, height, width) -> (images, patches, dim)."""
@@ -139,7 +139,7 @@ class Stem(nn.Module):
         widths = [channels, *[width] * (count - 1), dim]
         self.halve = patch > 1
         self.convolutions = nn.ModuleList(
-            Convolution2d(before, after, 3, places=(image[0] >> i) * (image[1] >> i))
+            Convolution2d(before, after, 3, output_cells=(image[0] >> i) * (image[1] >> i))
             for i, (before, after) in enumerate(pairwise(widths))
         )
 

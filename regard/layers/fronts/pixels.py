@@ -34,7 +34,7 @@ class Pixels(Front):
         self.stem = stem
 
     def layout(self, source: Dense) -> Layout:
-        """The layout of an image's places after the whole network, in a grid.
+        """The layout of an image's cells after the whole network, in a grid.
 
         Raises:
             InputError: If the images have other channels, or a size that the network cannot take.
@@ -42,11 +42,11 @@ class Pixels(Front):
         channels, height, width = source.values.shape[1:]
         other = self.stride is None and (height, width) != self.image
         if channels != self.channels or other or not height * width:
-            own = " x ".join(map(str, (self.channels, *self.image)))
+            own_shape = " x ".join(map(str, (self.channels, *self.image)))
             raise InputError(
                 "images",
                 got=f"{channels} x {height} x {width}",
-                expected=f"{own}: channels, height, width",
+                expected=f"{own_shape}: channels, height, width",
             )
         sides = (
             (1, 1) if self.stride is None else (-(-height // self.stride), -(-width // self.stride))

@@ -55,7 +55,7 @@ class Product:
     mask: Mask
     bias: Tensor | None
     layout: Layout  # the layout of the rows of q
-    own: Layout  # the layout of the records: one row for each hypothesis
+    record_layout: Layout  # the layout of the records: one row for each hypothesis
 
     def scores(self) -> tuple[Tensor, Tensor | None]:
         """All scores (batch, heads, query, key), -inf where masked, and the mask."""
@@ -130,7 +130,7 @@ class Pattern:
             queries=_pick(self.queries, queries),
         )
 
-    def kept(self) -> Pattern | Tensor:
+    def smaller_form(self) -> Pattern | Tensor:
         """What to store: the scores or weights, or, if that is smaller, a copy of q and k.
 
         It shares no tensor with the model, so a later training step does not change it.
@@ -152,22 +152,22 @@ class Pattern:
     def whole(self) -> Tensor:
         """Computes all scores or weights: (batch, heads, query, key)."""
         out = self.q.new_empty(self.shape)
-        for some in _in_turn(self.shape[2], self.shape[3]):
-            self._write(some, out[:, :, some])
+        for group in _query_slices(self.shape[2], self.shape[3]):
+            self._write(group, out[:, :, group])
         return out
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Computes a few queries at a time: their slice, and (batch, heads, some queries, key)."""
         batch, heads, queries, keys = self.shape
-        for some in _in_turn(queries, keys):
+        for group in _query_slices(queries, keys):
             with torch.no_grad():
-                out = self.q.new_empty(batch, heads, some.stop - some.start, keys)
-                self._write(some, out)
-            yield some, out
+                out = self.q.new_empty(batch, heads, group.stop - group.start, keys)
+                self._write(group, out)
+            yield group, out
 
-    def _write(self, some: slice, out: Tensor) -> None:
+    def _write(self, group: slice, out: Tensor) -> None:
         """Computes some queries into out (batch, heads, some queries, key)."""
-        queries, keys = self.queries[some], self.k.shape[2]
+        queries, keys = self.queries[group], self.k.shape[2]
         reach = self.mask.key_range(queries, self.among, keys)
         mask = self.mask.part(queries, reach, self.among, keys, self.k.device)
         if reach != slice(0, keys):
@@ -177,9 +177,9 @@ class Pattern:
         for first in range(0, len(self.heads), together):
             these = slice(first, first + together)
             heads, keys_of = self.heads[these], self._keys(self.key_heads[these])
-            scores = self.score.scores(self.q[:, these, some], keys_of[:, :, reach], heads)
+            scores = self.score.scores(self.q[:, these, group], keys_of[:, :, reach], heads)
             if self.bias is not None:
-                scores = scores + self.bias[:, these, some, reach]
+                scores = scores + self.bias[:, these, group, reach]
             denied = None if mask is None else ~chosen(mask, heads)
             self._finish(scores, denied, out[:, these, :, reach])
 
@@ -224,8 +224,8 @@ class Records(UserDict[str, Any]):
     data: dict[str, Tensor | Pattern]
 
     def keep(self, site: str, pattern: Pattern) -> None:
-        """Stores scores or weights in the smaller of the two forms (see `Pattern.kept`)."""
-        self.data[site] = pattern.kept()
+        """Stores scores or weights in the smaller of the two forms (see `Pattern.smaller_form`)."""
+        self.data[site] = pattern.smaller_form()
 
     def part(
         self, site: str, heads: Sequence[int] | None = None, queries: Sequence[int] | None = None
@@ -242,8 +242,8 @@ class Records(UserDict[str, Any]):
         if not isinstance(value, Tensor):
             yield from value.blocks()
             return
-        for some in _in_turn(value.shape[2], value.shape[3]):
-            yield some, value[:, :, some]
+        for group in _query_slices(value.shape[2], value.shape[3]):
+            yield group, value[:, :, group]
 
     def _stored(self, site: str) -> Tensor | Pattern:
         if site not in self.data:
@@ -276,15 +276,15 @@ def chosen(x: Tensor, heads: Sequence[int] | None, queries: Sequence[int] | None
     return x if queries is None or x.shape[2] == 1 else x[:, :, list(queries)]
 
 
-def _in_turn(queries: int, keys: int) -> Iterator[slice]:
+def _query_slices(queries: int, keys: int) -> Iterator[slice]:
     """Splits the queries into slices of about CELLS (query, key) cells."""
     step = max(FEWEST, CELLS // max(1, keys))
     for first in range(0, queries, step):
         yield slice(first, min(first + step, queries))
 
 
-def _pick(all_of_them: Sequence[int], some: Sequence[int] | None) -> Sequence[int]:
+def _pick(items: Sequence[int], indices: Sequence[int] | None) -> Sequence[int]:
     """The items at the given indices (all if the indices are None, or if there is only one)."""
-    if some is None or len(all_of_them) == 1:
-        return all_of_them
-    return [all_of_them[place] for place in some]
+    if indices is None or len(items) == 1:
+        return items
+    return [items[index] for index in indices]

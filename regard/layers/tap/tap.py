@@ -14,8 +14,8 @@
 and the same for `decoder.N.self` and `decoder.N.cross`. Patterns may use `*`. In decoding, a row is
 a hypothesis; but the beams of a sequence share the keys and values of the memory, so an edit of
 `cross.k` or `cross.v` gets one row for each sequence. If attention stays within windows of an
-image, scores and weights are (batch, heads, query, place in the query's window);
-`layout.keys(query)` of the windows names the tokens at these places.
+image, scores and weights are (batch, heads, query, cell of the query's window);
+`layout.keys(query)` of the windows names the tokens at these cells.
 
 Recording never changes the output: it still comes from the fused kernel, and scores and weights
 are computed separately for the requested heads and queries, for long inputs only when they are
@@ -176,19 +176,19 @@ class Tap:
             if not any(fnmatchcase(site, pattern) for site in self._known)
         ]  # fmt: skip
 
-    def _nearest(self, pattern: str, head: int | None, place: str) -> dict[str, str]:
+    def _nearest(self, pattern: str, head: int | None, owner: str) -> dict[str, str]:
         """The parts of a message for an unknown name: what was got, and the nearest name."""
         heads = [site for site in self._known if site.endswith(".heads")]
         got = pattern if head is None else f"{pattern.removesuffix('.heads')}.{head}"
         if head is not None and heads:
             near = (get_close_matches(pattern, heads, n=1) or heads)[0]
             name = f"{near.removesuffix('.heads')}.{min(head, self._known[near] - 1)}"
-            return {"got": got, "expected": f"a head of {place}, such as {name}"}
+            return {"got": got, "expected": f"a head of {owner}, such as {name}"}
         words = _by_last_word(self._known)
         close = get_close_matches(pattern, self._known, n=1)
         close += [words[word] for word in get_close_matches(pattern.rpartition(".")[2], words, n=1)]
         near = (close or list(self._known))[0]
-        return {"got": got, "expected": f"a site of {place}, such as {near}"}
+        return {"got": got, "expected": f"a site of {owner}, such as {near}"}
 
     def _check_heads(self) -> None:
         """Refuses heads that the known sites do not have."""
@@ -234,17 +234,17 @@ class Tap:
             self.visit(site, layout.pad(x))
         return x
 
-    def visit_heads(self, site: str, value: Tensor, layout: Layout, own: Layout) -> Tensor:
-        """`visit` for (batch, heads, query, …); edits and records get the rows of layout `own`.
+    def visit_heads(self, site: str, x: Tensor, layout: Layout, record_layout: Layout) -> Tensor:
+        """`visit` for (batch, heads, query, …); edits and records get the rows of `record_layout`.
 
         In cross-attention the beams of a sequence are the queries of one row (`layout`); a record
-        has one row for each beam (`own`).
+        has one row for each beam (`record_layout`).
         """
-        if layout is own or not (self.wants(site) or self.edits_at(site)):
-            return self.visit(site, value)
-        heads = value.shape[1]
-        rows = self.visit(site, own.rows(layout.tokens(value), heads))
-        return layout.rows(own.tokens(rows), heads)
+        if layout is record_layout or not (self.wants(site) or self.edits_at(site)):
+            return self.visit(site, x)
+        heads = x.shape[1]
+        rows = self.visit(site, record_layout.rows(layout.tokens(x), heads))
+        return layout.rows(record_layout.tokens(rows), heads)
 
     def visit_memory(self, site: str, value: Tensor, rows: int) -> Tensor:
         """`visit` for keys and values of the memory, which the beams of a sequence share.
@@ -265,25 +265,26 @@ class Tap:
         name = product.name
         scores_at, weights_at = f"{name}.scores", f"{name}.weights"
         if self.wants(scores_at) or self.wants(weights_at):
-            self._check_queries(name, product.own.longest)
+            self._check_queries(name, product.record_layout.longest)
         if self.edits_at(scores_at) or self.edits_at(weights_at):
             out = self._edited(product)
         else:
             self._look(product, scores_at, softmax=False)
             self._look(product, weights_at, softmax=True)
-        return self.visit_heads(f"{name}.heads", out, product.layout, product.own)
+        return self.visit_heads(f"{name}.heads", out, product.layout, product.record_layout)
 
     def _look(self, product: Product, site: str, *, softmax: bool) -> None:
         """Records the scores or weights of the requested heads and queries."""
         if not self.wants(site):
             return
-        alone = product.layout is product.own  # else the queries of a row are different beams
+        # In another layout, the queries of a row are different beams.
+        alone = product.layout is product.record_layout
         pattern = product.pattern(self.heads, self.queries if alone else None)
         pattern = altered(pattern, softmax=softmax)
         if alone:
             self.records.keep(site, pattern)
         else:
-            self.visit_heads(site, pattern.whole(), product.layout, product.own)
+            self.visit_heads(site, pattern.whole(), product.layout, product.record_layout)
             self.records[site] = chosen(self.records[site], None, self.queries)
 
     def _edited(self, product: Product) -> Tensor:
@@ -291,7 +292,7 @@ class Tap:
 
         All scores and weights are computed, since an edit may use any of them.
         """
-        layouts = product.layout, product.own
+        layouts = product.layout, product.record_layout
         scores_at, weights_at = f"{product.name}.scores", f"{product.name}.weights"
         if self.edits_at(scores_at):
             scores, mask = product.scores()

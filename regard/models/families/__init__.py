@@ -23,7 +23,7 @@ from regard.models.families import (
     vit,
 )
 from regard.models.families.family import Family as Family
-from regard.models.families.family import Named as Named
+from regard.models.families.family import PublishedModel as PublishedModel
 
 FAMILIES: dict[str, Family] = {
     "transformer": transformer.FAMILY,

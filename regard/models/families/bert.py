@@ -14,7 +14,7 @@ from regard.models.config import (
     PositionKind,
     Sizes,
 )
-from regard.models.families.family import BROWN, Family, Named
+from regard.models.families.family import BROWN, Family, PublishedModel
 
 
 class BertConfig(EncoderConfig):
@@ -39,9 +39,9 @@ class BertConfig(EncoderConfig):
     scaled_embedding: bool = False
 
 
-def _named(size: str) -> Named:
+def _named(size: str) -> PublishedModel:
     length = BertConfig(size=size).max_length
-    return Named({"family": "bert", "size": size}, lengths=(length,))
+    return PublishedModel({"family": "bert", "size": size}, lengths=(length,))
 
 
 _TRAINING: dict[str, Any] = {
@@ -56,11 +56,13 @@ FAMILY = Family(
     named={
         "bert-tiny": _named("tiny"),
         "bert-mini": _named("mini"),
-        "bert-base": Named({"family": "bert", "size": "base", "next_sentence": True}, **_TRAINING),
-        "bert-large": Named(
+        "bert-base": PublishedModel(
+            {"family": "bert", "size": "base", "next_sentence": True}, **_TRAINING
+        ),
+        "bert-large": PublishedModel(
             {"family": "bert", "size": "large", "next_sentence": True}, **_TRAINING
         ),
-        "roberta-large": Named(
+        "roberta-large": PublishedModel(
             {"family": "bert", "size": "large", "pooler": "none", "token_types": 0},
             vocab=50265,
             step_tokens=8192 * 512,

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from regard.models.config import Sizes
-from regard.models.families.family import Family, Named
+from regard.models.families.family import Family, PublishedModel
 from regard.models.families.images import IMAGE_TOKENS, ConvolutionalConfig
 
 
@@ -31,7 +31,7 @@ class CNNConfig(ConvolutionalConfig):
 
     @model_validator(mode="after")
     def _image_fits(self) -> CNNConfig:
-        if min(self.places[-1]) < 1:
+        if min(self.map_sizes[-1]) < 1:
             height, width = self.image
             raise ValueError(
                 f"an image of {height} x {width} is too small for {len(self.filters)} "
@@ -43,13 +43,13 @@ class CNNConfig(ConvolutionalConfig):
         return self
 
     @property
-    def places(self) -> list[tuple[int, int]]:
+    def map_sizes(self) -> list[tuple[int, int]]:
         """Height and width after each convolution and its pooling."""
-        found, (height, width) = [], self.image
+        sizes, (height, width) = [], self.image
         for _ in self.filters:
             height, width = ((side - self.kernel + 1) // 2 for side in (height, width))
-            found.append((height, width))
-        return found
+            sizes.append((height, width))
+        return sizes
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -66,11 +66,11 @@ class CNNConfig(ConvolutionalConfig):
         """A short description of the widths."""
         return f"{'-'.join(map(str, self.filters))} channels, then {'-'.join(map(str, self.dense))}"
 
-    def kept_numbers(self, lengths: Sequence[int], targets: int) -> int:
+    def activation_floats(self, lengths: Sequence[int], targets: int) -> int:
         """Estimates how many numbers one image stores for the backward pass."""
         del lengths, targets
         # the output of each convolution before and after ReLU is 4 x as large as after pooling
-        maps = zip(self.filters, self.places, strict=True)
+        maps = zip(self.filters, self.map_sizes, strict=True)
         return sum(10 * width * rows * columns for width, (rows, columns) in maps) + 2 * sum(
             self.dense
         )
@@ -81,7 +81,7 @@ FAMILY = Family(
     "regard.models.convolutional.SmallCNN",
     task="classify",
     named={
-        "cnn-lenet": Named(
+        "cnn-lenet": PublishedModel(
             {"family": "cnn", "size": "lenet", "classes": tuple("0123456789")},
             lengths=(IMAGE_TOKENS,),
         )

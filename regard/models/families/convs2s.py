@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from regard.models.config import LONGEST, EncoderDecoderConfig, PositionKind, Sizes
-from regard.models.families.family import Family, Named
+from regard.models.families.family import Family, PublishedModel
 
 
 class ConvS2SConfig(EncoderDecoderConfig):
@@ -39,7 +39,7 @@ class ConvS2SConfig(EncoderDecoderConfig):
         plural = "s" if self.heads > 1 else ""
         return f"{self.dim} wide, convolutions of {self.kernel}, {self.heads} head{plural}"
 
-    def kept_numbers(self, lengths: Sequence[int], targets: int) -> int:
+    def activation_floats(self, lengths: Sequence[int], targets: int) -> int:
         """Estimates how many numbers one example stores for the backward pass.
 
         A convolution stores its input, the normalised input, the k tokens of each window, the input
@@ -55,7 +55,7 @@ class ConvS2SConfig(EncoderDecoderConfig):
         memory = self.decoder_layers * 2 * self.heads * self.head_width * source
         return layers + memory + (noise + 2 * dim) * (source + target) + targets * dim
 
-    def held_numbers(self, rows: int, length: int, source: int) -> int:
+    def state_floats(self, rows: int, length: int, source: int) -> int:
         """How many numbers decoding stores: the last k - 1 inputs of each layer, keys and values.
 
         The number does not depend on the length of the translation.
@@ -70,7 +70,7 @@ FAMILY = Family(
     "regard.models.encoder_decoder.EncoderDecoder",
     task="translate",
     named={
-        f"convs2s-{size}": Named({"family": "convs2s", "size": size}, lengths=(50, 50))
+        f"convs2s-{size}": PublishedModel({"family": "convs2s", "size": size}, lengths=(50, 50))
         for size in ConvS2SConfig.SIZES
     },
 )

@@ -1,4 +1,4 @@
-"""`Family`, the registry entry of a model family, and `Named`, a published model and training."""
+"""`Family`, the registry entry of a model family, and `PublishedModel` with its training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BROWN = "Brown et al. 2020"
 
 
 @dataclass(frozen=True)
-class Named:
+class PublishedModel:
     """A model known by name: its sizes, vocabulary and training, as far as published.
 
     Attributes:
@@ -59,7 +59,7 @@ class Family:
     config: type[ModelConfig]
     model: str | Callable[..., Any]
     task: str
-    named: Mapping[str, Named] = field(default_factory=dict)
+    named: Mapping[str, PublishedModel] = field(default_factory=dict)
 
     def build(self, config: ModelConfig, *vocabularies: int) -> Any:
         """Builds a model with initial weights from a config and the vocabulary sizes."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from regard.models.config import Activation, DecoderConfig, PositionKind, Sizes
-from regard.models.families.family import BROWN, Family, Named
+from regard.models.families.family import BROWN, Family, PublishedModel
 
 _LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rms", "activation": "gated_silu",
                           "bias": False, "tied": False, "norm_epsilon": 1e-5}  # fmt: skip
@@ -45,9 +45,9 @@ class GPTConfig(DecoderConfig):
     scaled_embedding: bool = False
 
 
-def _named(size: str, **training: Any) -> Named:
+def _named(size: str, **training: Any) -> PublishedModel:
     length = GPTConfig(size=size).max_length
-    return Named({"family": "gpt", "size": size}, lengths=(length,), **training)
+    return PublishedModel({"family": "gpt", "size": size}, lengths=(length,), **training)
 
 
 _MEGATRON: dict[str, Any] = {
@@ -83,12 +83,12 @@ FAMILY = Family(
             steps=476_837,
             source="Touvron et al. 2023 (Llama 2): 2 T tokens",
         ),
-        "megatron-lm": Named(
+        "megatron-lm": PublishedModel(
             {"family": "gpt", "dim": 3072, "heads": 32, "hidden": 12288, "layers": 72},
             source="Shoeybi et al. 2019",
             **_MEGATRON,
         ),
-        "turing-nlg": Named(
+        "turing-nlg": PublishedModel(
             {"family": "gpt", "dim": 4256, "heads": 28, "hidden": 17024, "layers": 78},
             source="Rosset 2020",
             **_MEGATRON,

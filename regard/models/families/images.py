@@ -133,7 +133,6 @@ class ConvolutionalConfig(ModelConfig):
     shape: ClassVar[Shape] = "encoder"
     reads: ClassVar[str] = "images"
     has_grid: ClassVar[bool] = True
-    by_token: ClassVar[bool] = False
     image: tuple[PositiveInt, PositiveInt] = (224, 224)
     """Height and width of the images, in pixels; images are scaled to it."""
     channels: Literal[1, 3] = 3
@@ -169,7 +168,7 @@ class ConvolutionalConfig(ModelConfig):
         """A short description of how images are read."""
         return f"{self.image[0]} x {self.image[1]} by convolutions"
 
-    def held_numbers(self, rows: int, length: int, source: int) -> int:
+    def state_floats(self, rows: int, length: int, source: int) -> int:
         """Nothing is stored between steps: these models do not write."""
         del rows, length, source
         return 0

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from regard.models.config import Sizes
-from regard.models.families.family import Family, Named
+from regard.models.families.family import Family, PublishedModel
 from regard.models.families.images import IMAGE_TOKENS, ConvolutionalConfig
 from regard.models.families.vit import CLASSES
 
@@ -61,18 +61,18 @@ class ResNetConfig(ConvolutionalConfig):
         return (2 if self.stride_first else 1, *[2] * (len(self.depths) - 1))
 
     @property
-    def places(self) -> list[tuple[int, int]]:
+    def map_sizes(self) -> list[tuple[int, int]]:
         """Height and width after the stem and after each stage."""
-        found = [(halved(halved(self.image[0])), halved(halved(self.image[1])))]
+        sizes = [(halved(halved(self.image[0])), halved(halved(self.image[1])))]
         for stride in self.strides:
-            height, width = found[-1]
-            found.append((halved(height), halved(width)) if stride == 2 else (height, width))
-        return found
+            height, width = sizes[-1]
+            sizes.append((halved(height), halved(width)) if stride == 2 else (height, width))
+        return sizes
 
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of the last stage's output."""
-        return self.places[-1]
+        return self.map_sizes[-1]
 
     @property
     def least_examples(self) -> int:
@@ -90,15 +90,15 @@ class ResNetConfig(ConvolutionalConfig):
         blocks = "-".join(map(str, self.depths))
         return f"{blocks} {self.block} blocks, {self.filters[-1]} wide in the end"
 
-    def kept_numbers(self, lengths: Sequence[int], targets: int) -> int:
+    def activation_floats(self, lengths: Sequence[int], targets: int) -> int:
         """Estimates how many numbers one image stores for the backward pass.
 
         Each convolution stores its output before its norm, and the norm's output.
         """
         del lengths, targets
-        total = 2 * self.stem_width * 5 * self.places[0][0] * self.places[0][1]
+        total = 2 * self.stem_width * 5 * self.map_sizes[0][0] * self.map_sizes[0][1]
         parts = 2.0 if self.block == "basic" else 1.5  # in widths: 1 + 1, or 1/4 + 1/4 + 1
-        stages = zip(self.depths, self.filters, self.places[1:], strict=True)
+        stages = zip(self.depths, self.filters, self.map_sizes[1:], strict=True)
         for depth, width, (height, columns) in stages:
             total += int(2 * parts * depth * width * height * columns)
         return total
@@ -114,8 +114,8 @@ def halved(side: int) -> int:
     return (side + 1) // 2
 
 
-def _named(size: str) -> Named:
-    return Named(
+def _named(size: str) -> PublishedModel:
+    return PublishedModel(
         {"family": "resnet", "size": size, "classes": CLASSES},
         lengths=(IMAGE_TOKENS,),
         step_tokens=256 * IMAGE_TOKENS,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from regard.models.config import DEEPEST, LONGEST, ModelConfig, Shape, Sizes
-from regard.models.families.family import Family, Named
+from regard.models.families.family import Family, PublishedModel
 from regard.models.families.seq2seq import FUSED, Cell
 
 
@@ -61,7 +61,7 @@ class RNNConfig(ModelConfig):
         return ("encoder",) if self.shape == "encoder" else ("decoder", "encoder")
 
     @property
-    def contextual(self) -> bool:
+    def bidirectional(self) -> bool:
         """Whether the vectors of a language model's tokens depend on both sides."""
         return self.both_ways
 
@@ -80,12 +80,12 @@ class RNNConfig(ModelConfig):
         """A short description of the model's width and cells."""
         return f"{self.dim} wide, {self.cell} cells{', both ways' if self.both_ways else ''}"
 
-    def kept_numbers(self, lengths: Sequence[int], targets: int) -> int:
+    def activation_floats(self, lengths: Sequence[int], targets: int) -> int:
         """Estimates how many numbers one text stores for the backward pass: gates and states."""
         [tokens] = lengths
         return self.dim * (tokens * (FUSED[self.cell] * self.layers + 2) + targets)
 
-    def held_numbers(self, rows: int, length: int, source: int) -> int:
+    def state_floats(self, rows: int, length: int, source: int) -> int:
         """How many numbers decoding stores: the states of each row, whatever the length."""
         del length, source
         if self.shape == "encoder":
@@ -105,7 +105,7 @@ FAMILY = Family(
     build,
     task="generate",
     named={
-        f"rnn-{size}": Named({"family": "rnn", "size": size}, lengths=(256,))
+        f"rnn-{size}": PublishedModel({"family": "rnn", "size": size}, lengths=(256,))
         for size in RNNConfig.SIZES
     },
 )

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from regard.models.config import DEEPEST, LONGEST, ModelConfig, Shape, Sizes
-from regard.models.families.family import Family, Named
+from regard.models.families.family import Family, PublishedModel
 
 Cell = Literal["rnn", "gru", "gru_before", "lstm"]
 FUSED = {"rnn": 4, "gru": 10, "gru_before": 9, "lstm": 9}
@@ -28,7 +28,7 @@ class Seq2SeqConfig(ModelConfig):
     }
     """Sizes for a laptop; `tiny` for small datasets."""
     shape: ClassVar[Shape] = "encoder_decoder"
-    sides: ClassVar[int] = 2
+    has_target: ClassVar[bool] = True
     VOCABULARIES: ClassVar[tuple[str, ...]] = ("source_vocab", "target_vocab")
     family: Literal["seq2seq"] = "seq2seq"
     size: Literal["tiny", "small", "base"] | None = None
@@ -83,7 +83,7 @@ class Seq2SeqConfig(ModelConfig):
         looks = f"{hard} {looks}" if self.hard_attention else looks
         return f"{self.dim} wide, {self.cell} cells, {looks}"
 
-    def kept_numbers(self, lengths: Sequence[int], targets: int) -> int:
+    def activation_floats(self, lengths: Sequence[int], targets: int) -> int:
         """Estimates how many numbers one example stores for the backward pass.
 
         Each layer stores its gates and states; attention stores tanh(W s + U h) for every pair of a
@@ -99,7 +99,7 @@ class Seq2SeqConfig(ModelConfig):
         linear = dim * (layers + ends + top * targets)
         return linear + pairs * source * target
 
-    def held_numbers(self, rows: int, length: int, source: int) -> int:
+    def state_floats(self, rows: int, length: int, source: int) -> int:
         """How many numbers decoding stores: states of each row, keys and values of the source.
 
         The number does not depend on the length of the translation.
@@ -117,7 +117,7 @@ FAMILY = Family(
     "regard.models.recurrent.Seq2Seq",
     task="translate",
     named={
-        f"seq2seq-{size}": Named({"family": "seq2seq", "size": size}, lengths=(50, 50))
+        f"seq2seq-{size}": PublishedModel({"family": "seq2seq", "size": size}, lengths=(50, 50))
         for size in Seq2SeqConfig.SIZES
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from regard.models.config import EncoderDecoderConfig, NormKind, PositionKind, ScoreKind, Sizes
-from regard.models.families.family import BROWN, Family, Named
+from regard.models.families.family import BROWN, Family, PublishedModel
 
 
 class T5Config(EncoderDecoderConfig):
@@ -48,9 +48,9 @@ FAMILY = Family(
     "regard.models.encoder_decoder.EncoderDecoder",
     task="translate",
     named={
-        "t5-tiny": Named({"family": "t5", "size": "tiny"}, lengths=(512, 114)),
+        "t5-tiny": PublishedModel({"family": "t5", "size": "tiny"}, lengths=(512, 114)),
         **{
-            f"t5-{size}": Named(
+            f"t5-{size}": PublishedModel(
                 {"family": "t5", "size": size},
                 flops=_FLOPS.get(size),
                 flops_source=f"{BROWN}: 3 × parameters × source tokens",

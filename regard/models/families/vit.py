@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from regard.models.config import Activation, PositionKind, Sizes
-from regard.models.families.family import Family, Named
+from regard.models.families.family import Family, PublishedModel
 from regard.models.families.images import ImageEncoderConfig
 
 
@@ -33,10 +33,12 @@ CLASSES = tuple(str(number) for number in range(1000))
 """Class names, as many as ImageNet has, for the sizes that `regard plan` knows by name."""
 
 
-def _named(size: str, batch: int, steps: int, source: str) -> Named:
+def _named(size: str, batch: int, steps: int, source: str) -> PublishedModel:
     tokens = 197  # [CLS] and 14 x 14 patches
     model = {"family": "vit", "size": size, "classes": CLASSES}
-    return Named(model, lengths=(tokens,), step_tokens=batch * tokens, steps=steps, source=source)
+    return PublishedModel(
+        model, lengths=(tokens,), step_tokens=batch * tokens, steps=steps, source=source
+    )
 
 
 _DEIT = "Touvron et al. 2021: 300 epochs of ImageNet, batches of 1,024 images"
@@ -47,7 +49,7 @@ FAMILY = Family(
     "regard.models.image_encoder.ImageEncoder",
     task="classify",
     named={
-        "vit-nano": Named(
+        "vit-nano": PublishedModel(
             {"family": "vit", "size": "nano", "image": (8, 8), "patch": 2, "channels": 1,
              "classes": CLASSES[:10]},
             lengths=(17,),

@@ -11,7 +11,7 @@ from regard.inputs.text import TokensConfig, learn
 from regard.kernels.dropout import drawing_from, drop
 from regard.models import TransformerConfig, build
 from regard.tasks.translate import Translate
-from regard.train.step import Shards, parts_for
+from regard.train.step import ThreadedGradients, parts_for
 
 
 def copier():
@@ -57,14 +57,14 @@ def test_a_split_batch_has_every_sentence_once():
 @pytest.mark.parametrize("parts", [2, 3, 8])
 def test_gradients_of_parts_are_those_of_the_whole(task, parts):
     model, batches = model_of(0.0), [batch_of(3, 1, 4, 2, 5), batch_of(2, 2)]
-    (loss, targets), whole = gradients(task, model, Shards(1, 1), batches)
-    (loss_of_parts, same), found = gradients(task, model, Shards(parts, parts), batches)
+    (loss, targets), whole = gradients(task, model, ThreadedGradients(1, 1), batches)
+    (loss_of_parts, same), found = gradients(task, model, ThreadedGradients(parts, parts), batches)
     assert (loss_of_parts, same) == (pytest.approx(loss), targets)
     torch.testing.assert_close(found, whole)
 
 
 def test_gradients_of_parts_are_the_same_bits_each_time_with_dropout_on(task):
-    model, batches, shards = model_of(0.5), [batch_of(9, 8, 7, 6, 5, 4)], Shards(3, 3)
+    model, batches, shards = model_of(0.5), [batch_of(9, 8, 7, 6, 5, 4)], ThreadedGradients(3, 3)
     _, first = gradients(task, model, shards, batches)
     for _ in range(5):
         torch.rand(1)  # what others draw does not matter
@@ -80,13 +80,13 @@ def test_each_part_drops_others(task):
     model, seen = model_of(0.5), []
     task.loss = lambda model, part: seen.append(loss(model, part)) or seen[-1]
     loss = Translate.loss.__get__(task)
-    gradients(task, model, Shards(2, 2), [batch])
+    gradients(task, model, ThreadedGradients(2, 2), [batch])
     assert seen[0].item() != seen[1].item()
 
 
 def test_the_calling_thread_keeps_its_threads(task):
     before = torch.get_num_threads()
-    gradients(task, model_of(0.0), Shards(before, 2), [batch_of(3, 3)])
+    gradients(task, model_of(0.0), ThreadedGradients(before, 2), [batch_of(3, 3)])
     assert torch.get_num_threads() == before
 
 
@@ -102,7 +102,7 @@ def test_each_part_computes_with_its_share_of_the_threads(task):
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
-        gradients(task, model_of(0.0), Shards(4, 2), [batch_of(3, 3)])
+        gradients(task, model_of(0.0), ThreadedGradients(4, 2), [batch_of(3, 3)])
     finally:
         torch.set_num_threads(before)
     assert seen == [2, 2]
@@ -114,7 +114,7 @@ def test_what_goes_wrong_in_a_part_is_raised(task):
 
     task.loss = broken
     with pytest.raises(ValueError, match="in a part"):
-        Shards(2, 2).gradients(task, model_of(0.0), [batch_of(3, 3)], "")
+        ThreadedGradients(2, 2).gradients(task, model_of(0.0), [batch_of(3, 3)], "")
 
 
 def test_dropout_draws_from_torchs_own_dice_unless_told():

@@ -16,9 +16,9 @@ from regard.inputs.arrays import Ragged
 from regard.models import BertConfig, build
 from regard.runtime.ranks import Ranks
 from regard.train.optim import optimizer
-from regard.train.step import Backward, Objective, Shards, reached, strategy
+from regard.train.step import Objective, PlainGradients, ThreadedGradients, reached, strategy
 from regard.train.trainer import TrainConfig
-from tests.train.test_shards import batch_of, gradients, model_of, task
+from tests.train.test_threaded_gradients import batch_of, gradients, model_of, task
 
 __all__ = ["task"]
 BATCHES = [batch_of(3, 1, 4, 2, 5), batch_of(2, 2)]
@@ -52,20 +52,20 @@ def learned(task, model, way, steps=4):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_backward_finds_what_threads_find(task, dropout):
-    threads = gradients(task, model_of(dropout), Shards(1, 1), BATCHES)
-    found = gradients(task, model_of(dropout), Backward(), BATCHES)
+    threads = gradients(task, model_of(dropout), ThreadedGradients(1, 1), BATCHES)
+    found = gradients(task, model_of(dropout), PlainGradients(), BATCHES)
     assert found[0] == threads[0]
     torch.testing.assert_close(found[1], threads[1], rtol=0, atol=1e-6)
-    parted = gradients(task, model_of(dropout), Shards(2, 2), BATCHES)
-    again = gradients(task, model_of(dropout), Backward(2), BATCHES)
+    parted = gradients(task, model_of(dropout), ThreadedGradients(2, 2), BATCHES)
+    again = gradients(task, model_of(dropout), PlainGradients(2), BATCHES)
     assert again[0] == (pytest.approx(parted[0][0]), parted[0][1])
     torch.testing.assert_close(again[1], parted[1], rtol=0, atol=1e-6)
 
 
 @pytest.mark.usefixtures("process")
 def test_one_process_learns_the_same_under_ddp(task):
-    plain = learned(task, model_of(0.2), Shards(1, 1))
-    wrapped = learned(task, model_of(0.2), Backward(wrap=DistributedDataParallel))
+    plain = learned(task, model_of(0.2), ThreadedGradients(1, 1))
+    wrapped = learned(task, model_of(0.2), PlainGradients(wrap=DistributedDataParallel))
     assert wrapped[:2] == (pytest.approx(plain[0], abs=1e-5), plain[1])
     torch.testing.assert_close(wrapped[2], plain[2], rtol=0, atol=1e-5)
 
@@ -80,8 +80,8 @@ def sharded(objective):
 @pytest.mark.usefixtures("process")
 def test_one_process_learns_the_same_under_fully_shard(task):
     before = [each.clone() for each in model_of(0.2).parameters()]
-    plain = learned(task, model_of(0.2), Shards(1, 1))
-    wrapped = learned(task, model_of(0.2), Backward(wrap=sharded))
+    plain = learned(task, model_of(0.2), ThreadedGradients(1, 1))
+    wrapped = learned(task, model_of(0.2), PlainGradients(wrap=sharded))
     assert wrapped[0] == pytest.approx(plain[0], abs=1e-4)
     torch.testing.assert_close(wrapped[2], plain[2], rtol=0, atol=1e-5)
     assert any(not torch.equal(old, new) for old, new in zip(before, wrapped[2], strict=True))
@@ -91,7 +91,7 @@ def test_a_gradient_that_does_not_come_is_an_error(task):
     """A wrapper that trains a copy: nothing would be learned."""
     message = r"depends on source_embed\.weight, but it got no gradient"
     with pytest.raises(RuntimeError, match=message):
-        Backward(wrap=copy.deepcopy).gradients(task, model_of(0.0), BATCHES, "0 1")
+        PlainGradients(wrap=copy.deepcopy).gradients(task, model_of(0.0), BATCHES, "0 1")
 
 
 def test_parameters_that_the_loss_does_not_reach_may_go_without(task):
@@ -99,7 +99,7 @@ def test_parameters_that_the_loss_does_not_reach_may_go_without(task):
     model.spare = nn.Parameter(torch.zeros(3))
     names = reached(Objective(task, model), BATCHES[0])
     assert names == {name for name, _ in model.named_parameters()} - {"spare"}
-    Backward().gradients(task, model, BATCHES, "0 1")
+    PlainGradients().gradients(task, model, BATCHES, "0 1")
     assert model.spare.grad is None
 
 
@@ -126,7 +126,7 @@ class Coupled:
 def test_a_loss_that_couples_its_batch_is_never_cut():
     task, model = Coupled(), model_of(0.0)
     way = strategy(task, model, threads=4, parts=4)
-    assert isinstance(way, Backward)
+    assert isinstance(way, PlainGradients)
     way.gradients(task, model, BATCHES, "0 1")
     assert set(task.sizes) == {5, 2}
     with pytest.raises(InputError, match="2 processes: got a task whose loss couples"):
@@ -136,7 +136,7 @@ def test_a_loss_that_couples_its_batch_is_never_cut():
 def test_batch_norm_is_not_for_threads(task):
     norms = {"sublayers": ("convolution", "feed_forward"), "kernel": 3}
     sizes = {"dim": 8, "heads": 2, "hidden": 8, "layers": 1, "masked": True}
-    for kind, way in (("batch", Backward), ("layer", Shards)):
+    for kind, way in (("batch", PlainGradients), ("layer", ThreadedGradients)):
         model = build(BertConfig(**sizes, **norms, convolution_norm=kind), 11)
         assert isinstance(strategy(task, model, threads=2, parts=2), way)
 
@@ -164,7 +164,7 @@ def test_each_example_is_computed_by_one_process(task, world, parts):
     batch = batch_of(*range(1, 8))
     seen = []
     for rank in range(world):
-        own = [*Backward(parts, Ranks(rank, world))._own(task, [batch], "0 1")]
+        own = [*PlainGradients(parts, Ranks(rank, world))._parts_of_process(task, [batch], "0 1")]
         index = [i for piece, _, share in own for i in piece.index if share]
         if parts % world == 0:
             assert sorted(index) == list(range(rank, 7, world))
@@ -173,7 +173,9 @@ def test_each_example_is_computed_by_one_process(task, world, parts):
 
 
 def test_a_process_without_an_example_meets_the_others_all_the_same(task):
-    [(piece, _, share)] = Backward(3, Ranks(2, 3))._own(task, [batch_of(2, 2)], "0 1")
+    [(piece, _, share)] = PlainGradients(3, Ranks(2, 3))._parts_of_process(
+        task, [batch_of(2, 2)], "0 1"
+    )
     assert share == 0
     assert piece.index == (0,)
 
@@ -182,10 +184,10 @@ def test_a_process_without_an_example_meets_the_others_all_the_same(task):
 def test_the_processes_together_find_the_gradients_of_one(task, world, monkeypatch):
     """What DDP does, the mean of all, is the gradient of the whole step; here one by one."""
     monkeypatch.setattr(Ranks, "total", lambda _, value: value)
-    (loss, targets), whole = gradients(task, model_of(0.0), Shards(1, 1), BATCHES)
+    (loss, targets), whole = gradients(task, model_of(0.0), ThreadedGradients(1, 1), BATCHES)
     losses, found = [], []
     for rank in range(world):
-        way = Backward(world, Ranks(rank, world), wrap=lambda objective: objective)
+        way = PlainGradients(world, Ranks(rank, world), wrap=lambda objective: objective)
         (part, same), own = gradients(task, model_of(0.0), way, BATCHES)
         assert same == targets
         losses.append(part)
@@ -198,8 +200,16 @@ def test_the_processes_together_find_the_gradients_of_one(task, world, monkeypat
 def test_a_part_has_no_fewer_targets_than_the_task_can_learn_from(task):
     batch = batch_of(1, 1, 1, 1, 1)
     task.targets = lambda batch: len(batch.index)
-    assert [len(part.index) for part in Backward(4, Ranks(0, 4))._cut(task, batch)] == [2, 1, 1, 1]
+    assert [len(part.index) for part in PlainGradients(4, Ranks(0, 4))._cut(task, batch)] == [
+        2,
+        1,
+        1,
+        1,
+    ]
     task.least = 2
-    assert [len(part.index) for part in Backward(4, Ranks(0, 4))._cut(task, batch)] == [3, 2]
-    own = [[*Backward(4, Ranks(rank, 4))._own(task, [batch], "0 1")] for rank in range(4)]
+    assert [len(part.index) for part in PlainGradients(4, Ranks(0, 4))._cut(task, batch)] == [3, 2]
+    own = [
+        [*PlainGradients(4, Ranks(rank, 4))._parts_of_process(task, [batch], "0 1")]
+        for rank in range(4)
+    ]
     assert [[share for _, _, share in parts] for parts in own] == [[1.0], [1.0], [0.0], [0.0]]

@@ -21,7 +21,7 @@ from regard.layers.tap.tap import Tap, knock_out, split_head
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
-class Silenced(nn.Module):
+class HeadRemoved(nn.Module):
     """An attention layer's output projection that ignores some heads.
 
     Args:
@@ -29,16 +29,16 @@ class Silenced(nn.Module):
         kept: (heads · head_dim,), 0 at the features of the removed heads, else 1.
     """
 
-    def __init__(self, out: nn.Module, kept: Tensor) -> None:
+    def __init__(self, out: nn.Module, kept_features: Tensor) -> None:
         super().__init__()
-        self.out, self.kept = out, kept.bool()
+        self.out, self.kept_features = out, kept_features.bool()
 
     def forward(self, x: Tensor) -> Tensor:
         """(tokens, heads · head_dim) -> (tokens, dim)."""
-        return self.out(x.where(self.kept, 0.0))
+        return self.out(x.where(self.kept_features, 0.0))
 
 
-def without(model: ModuleT, heads: Sequence[str]) -> ModuleT:
+def without_head(model: ModuleT, heads: Sequence[str]) -> ModuleT:
     """A copy of the model, sharing its weights, without these heads (`decoder.1.cross.3`, …).
 
     Raises:
@@ -51,9 +51,9 @@ def without(model: ModuleT, heads: Sequence[str]) -> ModuleT:
             continue
         numbers = [number for layer, number in removed if fnmatchcase(attention.name, layer)]
         if numbers:
-            kept = torch.ones(attention.heads, attention.value_dim, device=device)
-            kept[numbers] = 0
-            new = Silenced(attention.out, kept.flatten())
+            kept_features = torch.ones(attention.heads, attention.value_dim, device=device)
+            kept_features[numbers] = 0
+            new = HeadRemoved(attention.out, kept_features.flatten())
             model = _replaced(model, f"{path}.out", new)
     return model
 
@@ -62,8 +62,8 @@ def _replaced(module: ModuleT, path: str, new: nn.Module) -> ModuleT:
     """A copy of the module with `new` at `path`; all other submodules are the same objects."""
     twin = copy.copy(module)
     twin._modules = dict(module._modules)
-    name, _, rest = path.partition(".")
+    name, _, inner_path = path.partition(".")
     inner = twin._modules[name]
     assert inner is not None
-    twin._modules[name] = _replaced(inner, rest, new) if rest else new
+    twin._modules[name] = _replaced(inner, inner_path, new) if inner_path else new
     return twin

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.models import FAMILIES, build
-from regard.models.load_weights import blank, fill
+from regard.models.load_weights import blank, load_weights
 
 SMALL = {"dim": 16, "heads": 2, "hidden": 32, "max_length": 12}
 CONFIGS = {
@@ -19,7 +19,7 @@ CONFIGS = {
 
 def make(family: str, **changes: object):
     config = FAMILIES[family].config(family=family, **SMALL | CONFIGS[family] | changes)
-    return config, (11, 11)[: config.sides]
+    return config, (11, 11)[: 1 + config.has_target]
 
 
 def copies(model) -> dict[str, torch.Tensor]:
@@ -32,7 +32,7 @@ def test_a_filled_model_is_the_model_whose_weights_they_are(family):
     model = build(config, *vocabularies)
     weights = copies(model)
     filled = blank(config, *vocabularies)
-    fill(filled, weights)
+    load_weights(filled, weights)
     assert filled.state_dict().keys() == weights.keys()
     for name, tensor in filled.state_dict().items():
         assert torch.equal(tensor, weights[name])
@@ -49,7 +49,7 @@ def test_nothing_is_copied_and_nothing_is_drawn():
     before = torch.get_rng_state()
     model = blank(config, *vocabularies)
     assert all(parameter.is_meta for parameter in model.parameters() if parameter.dim() == 2)
-    fill(model, weights)
+    load_weights(model, weights)
     assert torch.equal(torch.get_rng_state(), before)
     for name, tensor in model.state_dict().items():
         assert tensor.data_ptr() == weights[name].data_ptr()
@@ -60,7 +60,7 @@ def test_equal_matrices_that_the_model_does_not_tie_stay_two():
     weights = copies(build(config, *vocabularies))
     weights["head.weight"] = weights["embed.weight"]
     model = blank(config, *vocabularies)
-    fill(model, weights)
+    load_weights(model, weights)
     with torch.no_grad():
         model.head.weight.zero_()
     assert model.embed.weight.abs().sum() > 0

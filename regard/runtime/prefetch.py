@@ -15,7 +15,7 @@ PATIENCE = 0.1
 """Seconds after which the thread looks whether anybody still takes items."""
 
 
-def computed_ahead(items: Iterator[ItemT], ahead: int = 2) -> Iterator[ItemT]:
+def prefetch(items: Iterator[ItemT], ahead: int = 2) -> Iterator[ItemT]:
     """Yield the same items in the same order, computed by a thread beside the caller's.
 
     The thread ends when the result is closed or no longer used. An error in the iterator is raised
@@ -27,7 +27,7 @@ def computed_ahead(items: Iterator[ItemT], ahead: int = 2) -> Iterator[ItemT]:
         ahead: How many items may wait to be taken.
 
     Example:
-        >>> list(computed_ahead(iter("abc")))
+        >>> list(prefetch(iter("abc")))
         ['a', 'b', 'c']
     """
     threads = torch.get_num_threads()

@@ -10,7 +10,7 @@ from itertools import count, islice
 import pytest
 import torch
 
-from regard.runtime.ahead import computed_ahead
+from regard.runtime.prefetch import prefetch
 
 
 def threads():
@@ -25,7 +25,7 @@ def test_items_come_in_order_and_no_more_than_asked_are_computed_ahead():
             made.append(number)
             yield number
 
-    found = computed_ahead(items(), ahead=2)
+    found = prefetch(items(), ahead=2)
     assert not made  # it begins when the first is taken
     assert list(islice(found, 3)) == [0, 1, 2]
     until = time.monotonic() + 5
@@ -39,13 +39,13 @@ def test_items_come_in_order_and_no_more_than_asked_are_computed_ahead():
 
 
 def test_an_end_and_an_error_come_where_they_belong():
-    assert list(computed_ahead(iter([]))) == []
+    assert list(prefetch(iter([]))) == []
 
     def items():
         yield 1
         raise ValueError("the second")
 
-    found = computed_ahead(items())
+    found = prefetch(items())
     assert next(found) == 1
     with pytest.raises(ValueError, match="the second"):
         next(found)
@@ -54,7 +54,7 @@ def test_an_end_and_an_error_come_where_they_belong():
 
 def test_a_thread_ends_when_nobody_takes_its_items_and_torch_keeps_its_threads():
     before = torch.get_num_threads()
-    found = computed_ahead(count())
+    found = prefetch(count())
     assert next(found) == 0
     assert torch.get_num_threads() == before
     del found
