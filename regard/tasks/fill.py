@@ -37,23 +37,11 @@ from regard.inputs.reader import Encoded
 from regard.inputs.text import Tokenizer
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
+from regard.tasks import plain_text
 from regard.tasks.base_task import Settings, loss_unit
 from regard.tasks.encoder_task import ENCODER_SYMBOLS, EncoderTask
 from regard.tasks.head_batches import HeadBatch, in_batches, of_texts
 from regard.tasks.measures.report import Scoring
-from regard.tasks.plain_text import (
-    MakeRows,
-    id_rows,
-    prepare_text,
-    rows_to_score,
-    text_batches,
-    text_count,
-    text_examples,
-    text_keys,
-    text_limited,
-    text_pieces,
-    text_report,
-)
 
 ENDS = (b".", b"!", b"?", b"\n")
 """The bytes that end a sentence."""
@@ -132,16 +120,21 @@ class Fill(EncoderTask):
     """
 
     noun, scored = "texts from token", "passages"
-    prepare = classmethod(prepare_text)
-    batches, examples, head_examples = text_batches, text_examples, text_pieces
-    count, limited, keys, report = text_count, text_limited, text_keys, text_report
+    prepare = classmethod(plain_text.prepare)
+    batches = plain_text.training_batches
+    examples = plain_text.examples
+    head_examples = plain_text.pieces
+    count = plain_text.count_passages
+    limited = plain_text.limited
+    keys = plain_text.keys
+    report = plain_text.report
     file_batch_tokens = None  # as in training, which decides the masks
     around = ENCODER_SYMBOLS
     example_command = 'fill {} "The [MASK] is open."'
     effect = loss_unit("masked token")
 
     def rows(
-        self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
+        self, settings: Settings, corpus: Corpus, make: plain_text.MakeRows, train: Corpus
     ) -> CorruptedCorpus:
         """Cuts a corpus into masked rows; for next-sentence prediction, into pairs of texts."""
         pairs = getattr(settings.model, "next_sentence", False)
@@ -196,7 +189,7 @@ class Fill(EncoderTask):
         """
         sums: dict[str, float] = {}
         with evaluating(model):
-            for rows_of_batch in rows_to_score(self, rows).evaluation():
+            for rows_of_batch in plain_text.rows_to_score(self, rows).evaluation():
                 batch = rows_of_batch.to(model.device)
                 for name, value in _measure(model, batch).items():
                     sums[name] = sums.get(name, 0.0) + value
@@ -221,7 +214,9 @@ class Fill(EncoderTask):
         """Batches of masked texts, given as such or as ids, on which heads are measured."""
         masking = Masking(symbols_of(self.tokenizer))
         head_batches = []
-        for texts in in_batches(id_rows(self, model, items, self.max_text_tokens(model))):
+        for texts in in_batches(
+            plain_text.id_rows(self, model, items, self.max_text_tokens(model))
+        ):
             rows = [np.array(self.tokenizer.template(ids)) for ids in texts]
             batch = masking.hide(rows, tuple(range(len(texts))), 0).to(model.device)
             loss = partial(_masked_loss, batch)

@@ -48,9 +48,7 @@ HEAD_TEXT_TOKENS = 64
 """The number of tokens in a piece of text on which heads are measured."""
 
 
-def prepare_text(
-    task_class: Any, settings: Settings, vocabulary: Vocabulary | None = None
-) -> Prepared:
+def prepare(task_class: Any, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
     """Reads the text of a recipe, and learns a vocabulary from the training text.
 
     Args:
@@ -79,7 +77,7 @@ def prepare_text(
     return Prepared(vocabulary, task, train.checksums | aside.checksums, seen=seen)
 
 
-def text_batches(task: Any, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
+def training_batches(task: Any, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
     """Yields training batches without end; order and masks depend only on seed and epoch."""
     if task.train is None:
         raise InputError("training", got="no text", expected="some to learn from")
@@ -98,7 +96,7 @@ def rows_to_score(task: Any, rows: BatchedCorpus | None) -> BatchedCorpus:
     return rows
 
 
-def text_examples(task: Any, settings: Settings, selection: Selection) -> dict[str, BatchedCorpus]:
+def examples(task: Any, settings: Settings, selection: Selection) -> dict[str, BatchedCorpus]:
     """The rows of the selected files, or of the held-out text; there are no other splits."""
     train, corpus = chosen_text(task, settings, selection)
     budget = task.file_batch_tokens or settings.train.batch_tokens
@@ -106,25 +104,25 @@ def text_examples(task: Any, settings: Settings, selection: Selection) -> dict[s
     return {selection.files or "held out": task.rows(settings, corpus, make, train)}
 
 
-def text_count(task: Any, examples: BatchedCorpus) -> int:
+def count_passages(task: Any, examples: BatchedCorpus) -> int:
     """The number of passages that a text is cut into."""
     del task
     return examples.passages
 
 
-def text_limited(task: Any, examples: BatchedCorpus, limit: int) -> BatchedCorpus:
+def limited(task: Any, examples: BatchedCorpus, limit: int) -> BatchedCorpus:
     """At most `limit` passages, evenly spread over a text."""
     del task
     return examples.limited(spread(examples.passages, limit))
 
 
-def text_keys(task: Any, examples: BatchedCorpus, seen: Seen) -> Iterator[Keys] | None:
+def keys(task: Any, examples: BatchedCorpus, seen: Seen) -> Iterator[Keys] | None:
     """The keys of all stretches of text, to find them in the training text."""
     del task
     return keys_of_passages(examples.corpus, seen.window) if seen.window else None
 
 
-def text_report(task: Any, model: Any, sets: Mapping[str, Any], scoring: Scoring) -> TextReport:
+def report(task: Any, model: Any, sets: Mapping[str, Any], scoring: Scoring) -> TextReport:
     """Scores one set: loss and perplexity, shown at once, then the other metrics of the task.
 
     `task.details` computes these as fields of `TextReport`.
@@ -186,7 +184,7 @@ def chosen_text(task: Any, settings: Settings, selection: Selection) -> tuple[Co
     return _corpora(task, settings.data, *_documents(settings.data))
 
 
-def text_pieces(task: Any, settings: Settings, selection: Selection, count: int) -> list[list[int]]:
+def pieces(task: Any, settings: Settings, selection: Selection, count: int) -> list[list[int]]:
     """Up to `count` pieces of the selected text as ids, evenly spread, to measure heads on."""
     if selection.split is not None:
         got, expected = "a model of plain text", "--data FILES, or what was held out"
