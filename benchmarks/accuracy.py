@@ -45,7 +45,7 @@ def measure(name: str, run: Path, threads: int, overrides: list[str], output: Pa
         "validation_accuracy": valid["accuracy"],
         "accuracy": test["accuracy"],
         "images": test["examples"],
-        "parameters": sum(each.numel() for each in pipeline.model.parameters()),
+        "parameters": sum(parameter.numel() for parameter in pipeline.model.parameters()),
         "minutes": seconds / 60,
     }
 
@@ -67,15 +67,15 @@ def main() -> None:
         if given.name == "small/digits"
         else {str(run): data}
     )
-    found = [
+    runs = [
         measure(
             given.name, Path(part), given.threads, [*more, *given.overrides], given.output / short
         )
         for part, more in parts.items()
     ]
     least, aim = BARS[given.name]
-    accuracy = mean(each["accuracy"] for each in found)
-    report = {"recipe": given.name, "accuracy": accuracy, "least": least, "aim": aim, "runs": found}
+    accuracy = mean(run["accuracy"] for run in runs)
+    report = {"recipe": given.name, "accuracy": accuracy, "least": least, "aim": aim, "runs": runs}
     write_file(given.output / f"accuracy-{short}.json", json.dumps(report, indent=2).encode())
     print(json.dumps(report, indent=2))
 

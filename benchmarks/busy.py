@@ -78,8 +78,8 @@ def decoding(threads: int | None, at_once: int) -> Iterator[float]:
     setup(threads)
     pipeline = regard.load("tiny/translate")
     for number in count():
-        one = SENTENCES[number % len(SENTENCES)]
-        pipeline.translate(one if at_once == 1 else SENTENCES * (at_once // len(SENTENCES)))
+        sentence = SENTENCES[number % len(SENTENCES)]
+        pipeline.translate(sentence if at_once == 1 else SENTENCES * (at_once // len(SENTENCES)))
         yield time.perf_counter()
 
 
@@ -166,9 +166,9 @@ def busy(programs: int) -> Iterator[None]:
     try:
         yield
     finally:
-        for each in running:
-            each.kill()
-            each.wait()
+        for process in running:
+            process.kill()
+            process.wait()
 
 
 def measure(
@@ -182,16 +182,16 @@ def measure(
     shares = []
     with ExitStack() as stack:
         contenders = {name: stack.enter_context(Contender(work, name)) for name in names}
-        for each in contenders.values():
-            each.read()
+        for contender in contenders.values():
+            contender.read()
         for load in loads:
             rates: dict[str, list[float]] = {name: [] for name in contenders}
             with busy(load):
                 for _ in range(rounds):
-                    for name, each in contenders.items():
-                        each.turn(0.5)  # time to notice what the machine does
-                        rates[name].append(each.turn(seconds))
-            middle = {name: statistics.median(found) for name, found in rates.items()}
+                    for name, contender in contenders.items():
+                        contender.turn(0.5)  # time to notice what the machine does
+                        rates[name].append(contender.turn(seconds))
+            middle = {name: statistics.median(values) for name, values in rates.items()}
             best = max(value for name, value in middle.items() if name != "default")
             cells = [f"{value / best:.2f} ({value:.1f})" for value in middle.values()]
             print(f"| {work} | {load} | {' | '.join(cells)} |", flush=True)

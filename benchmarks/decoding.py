@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
 
-from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.harness import BenchLine, Experiment
 from benchmarks.measure.results import Bar
 from benchmarks.measure.suite import INT8, OURS, Settings
 from benchmarks.measure.suite import decoding as ours
@@ -22,11 +22,11 @@ def decoding(chosen: Settings, sentences: int, others: Mapping[str, ModuleType])
     experiment = ours(chosen, sentences)
     path, case = experiment.entries[0].contender.work, str(sentences)
     lines = [
-        Entry(HF, marian.Decode(path), case),
-        Entry(CT2, ctranslate.Decode(path, "float32"), case),
-        Entry(CT2_INT8, ctranslate.Decode(path, "int8"), case),
+        BenchLine(HF, marian.Decode(path), case),
+        BenchLine(CT2, ctranslate.Decode(path, "float32"), case),
+        BenchLine(CT2_INT8, ctranslate.Decode(path, "int8"), case),
         *(
-            Entry(name, other.Decode(path), case)
+            BenchLine(name, other.Decode(path), case)
             for name, other in others.items()
             if hasattr(other, "Decode")
         ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.harness import BenchLine, Experiment
 from benchmarks.measure.results import Bar
 from benchmarks.measure.suite import OURS, Settings
 from benchmarks.measure.suite import embedding as ours
@@ -22,9 +22,9 @@ def embedding(chosen: Settings) -> Experiment:
     [entry] = experiment.entries
     path, flops = entry.contender.work, entry.flops
     lines = (
-        Entry(BERT, bert.Embed(path), flops=flops),
+        BenchLine(BERT, bert.Embed(path), flops=flops),
         *(
-            Entry(f"{engine}, 32 at once", runtimes.Embed(path, engine), flops=flops)
+            BenchLine(f"{engine}, 32 at once", runtimes.Embed(path, engine), flops=flops)
             for engine in runtimes.ENGINES
         ),
     )

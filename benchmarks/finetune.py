@@ -123,15 +123,15 @@ def theirs(recipe, prepared, labels: tuple[str, ...]):
 
 def their_scores(model, ours, longest, examples, labels: tuple[str, ...], task: str) -> dict:
     """Their predictions on our rows, scored by our metrics."""
-    found: dict[int, str] = {}
+    predicted: dict[int, str] = {}
     with torch.inference_mode():
         if task == "classify":
             rows = ours.rows(examples, labels, longest)
             for batch in evaluation(rows, 4096):
                 best = their_logits(model, batch, task).argmax(1).tolist()
-                found |= {i: labels[b] for i, b in zip(batch.index, best, strict=True)}
-            said = [found[i] for i in range(len(examples))]
-            return class_scores([each.label for each in examples], said, labels).overall
+                predicted |= {i: labels[b] for i, b in zip(batch.index, best, strict=True)}
+            said = [predicted[i] for i in range(len(examples))]
+            return class_scores([example.label for example in examples], said, labels).overall
         said_all = []
         for example in examples:
             numbers = range(len(example.words))
@@ -143,7 +143,7 @@ def their_scores(model, ours, longest, examples, labels: tuple[str, ...], task: 
                 if word != NO_TAG:
                     tags[word] = labels[tag]
             said_all.append(tags)
-    return entity_scores([each.tags for each in examples], said_all).overall
+    return entity_scores([example.tags for example in examples], said_all).overall
 
 
 def one_seed(name: str, data: Path, steps: int, seed: int, threads: int | None) -> dict:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.decoding import CT2, CT2_INT8, HF
-from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.harness import BenchLine, Experiment
 from benchmarks.measure.results import Bar
 from benchmarks.measure.suite import (
     INT8,
@@ -29,8 +29,8 @@ def training(chosen: Settings) -> Experiment:
     [ours] = experiment.entries
     path = ours.contender.work
     lines = (
-        Entry(GPT2, gpt2.Train(path), flops=ours.flops),
-        Entry(NANOGPT, nanogpt.Train(path), flops=ours.flops),
+        BenchLine(GPT2, gpt2.Train(path), flops=ours.flops),
+        BenchLine(NANOGPT, nanogpt.Train(path), flops=ours.flops),
     )
     return replace(
         experiment,
@@ -60,7 +60,7 @@ def decoding(chosen: Settings, rows: int) -> Experiment:
     entries = (
         *experiment.entries,
         *(
-            Entry(
+            BenchLine(
                 label,
                 contender,
                 str(rows),

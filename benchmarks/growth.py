@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.measure.harness import Entry, Experiment, Point
+from benchmarks.measure.harness import BenchLine, Experiment, Point
 from benchmarks.measure.ours import Attend, Train
 from benchmarks.measure.suite import OURS, VOCAB, Makers, Settings
 from benchmarks.measure.work import SAME, Work
@@ -33,9 +33,9 @@ def attention(chosen: Settings, tokens: int) -> Experiment:
     """One layer over one text."""
     shown = tokens // 16 if chosen.quick else tokens
     lines = [
-        Entry(OURS, Attend(shown)),
-        Entry(f"{OURS}, causal", Attend(shown, causal=True)),
-        *([Entry("weights in full", naive.Attend(shown))] if tokens <= NAIVE_UP_TO else []),
+        BenchLine(OURS, Attend(shown)),
+        BenchLine(f"{OURS}, causal", Attend(shown, causal=True)),
+        *([BenchLine("weights in full", naive.Attend(shown))] if tokens <= NAIVE_UP_TO else []),
     ]
     return Experiment(
         name=f"growth-attention-{tokens}",
@@ -65,7 +65,7 @@ def step(
         title=f"{point.sweep}: {point.x:,.0f} {point.axis}",
         shows="time",
         unit="milliseconds",
-        entries=(Entry(OURS, Train(path), SAME), Entry(MARIAN, marian.Train(path), SAME)),
+        entries=(BenchLine(OURS, Train(path), SAME), BenchLine(MARIAN, marian.Train(path), SAME)),
         weight=4.0,
         point=point,
     )

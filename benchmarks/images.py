@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.harness import BenchLine, Experiment
 from benchmarks.measure.images import OURS, image_training
 from benchmarks.measure.images import images as ours
 from benchmarks.measure.results import Bar
@@ -20,10 +20,10 @@ def images(chosen: Settings, count: int) -> Experiment:
     first, case = experiment.entries[0], str(count)
     path, flops = first.contender.work, first.flops
     lines = (
-        Entry(VIT, vit.Classify(path), case, flops=flops),
-        Entry(TIMM, timm_vit.Classify(path), case, flops=flops),
+        BenchLine(VIT, vit.Classify(path), case, flops=flops),
+        BenchLine(TIMM, timm_vit.Classify(path), case, flops=flops),
         *(
-            Entry(engine, runtimes.Classify(path, engine), case, flops=flops)
+            BenchLine(engine, runtimes.Classify(path, engine), case, flops=flops)
             for engine in runtimes.ENGINES
         ),
     )
@@ -44,7 +44,7 @@ def training(chosen: Settings) -> Experiment:
     """A step of ViT-Ti, as fast as timm's."""
     experiment = image_training(chosen.folder, quick=chosen.quick)
     [entry] = experiment.entries
-    line = Entry(TIMM, timm_vit.Train(entry.contender.work), flops=entry.flops)
+    line = BenchLine(TIMM, timm_vit.Train(entry.contender.work), flops=entry.flops)
     return replace(
         experiment, entries=(entry, line), bars=(Bar(OURS, (TIMM,), "speed", 1.0),), weight=8.0
     )

@@ -75,8 +75,8 @@ def vector_findings(folder: Path, texts: list[str]) -> Iterator[Finding]:
     fp32 = regard.load(folder).embed(sentences)
     int8 = regard.load(folder, precision="int8")
     alone = [int8.embed(sentence) for sentence in sentences]
-    for what, found in (("together", int8.embed(sentences)), ("one at a time", alone)):
-        cosines = [float(torch.dot(as_row(a), as_row(b))) for a, b in zip(fp32, found, strict=True)]
+    for what, rows in (("together", int8.embed(sentences)), ("one at a time", alone)):
+        cosines = [float(torch.dot(as_row(a), as_row(b))) for a, b in zip(fp32, rows, strict=True)]
         text = f"MiniLM, {len(sentences)} sentences {what}: lowest cosine {min(cosines):.6f}"
         met = min(cosines) >= COSINE
         mean = sum(cosines) / len(cosines)
@@ -122,9 +122,9 @@ def main() -> int:
     )
     parser.add_argument("--data", type=Path, default=Path(FOLDER), metavar="FOLDER")
     missed = False
-    for each in findings(parser.parse_args().data):
-        print({True: "✓", False: "✗", None: "?"}[each.met], each.text, flush=True)
-        missed |= each.met is False
+    for finding in findings(parser.parse_args().data):
+        print({True: "✓", False: "✗", None: "?"}[finding.met], finding.text, flush=True)
+        missed |= finding.met is False
     return int(missed)
 
 

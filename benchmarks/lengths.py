@@ -46,12 +46,12 @@ def overrides(seed: int) -> list[str]:
 
 def by_bin(pairs: Sequence[Pair]) -> dict[int, list[Pair]]:
     """The first `PER_BIN` pairs of each bin, by the number of words of the source."""
-    found: dict[int, list[Pair]] = {most: [] for most in BINS}
+    bins: dict[int, list[Pair]] = {most: [] for most in BINS}
     for pair in pairs:
-        some = found.get(-(-len(pair.source.split()) // BIN) * BIN, [])
-        if len(some) < PER_BIN:
-            some.append(pair)
-    return found
+        chosen = bins.get(-(-len(pair.source.split()) // BIN) * BIN, [])
+        if len(chosen) < PER_BIN:
+            chosen.append(pair)
+    return bins
 
 
 def statistics(hypotheses: Sequence[str], pairs: Sequence[Pair]) -> np.ndarray:
@@ -62,43 +62,43 @@ def statistics(hypotheses: Sequence[str], pairs: Sequence[Pair]) -> np.ndarray:
     bleu = BLEU()
     rows = []
     for hypothesis, pair in zip(hypotheses, pairs, strict=True):
-        one = bleu.corpus_score([hypothesis], [[reference] for reference in pair.references])
-        rows.append([*one.counts, *one.totals, one.sys_len, one.ref_len])
+        score = bleu.corpus_score([hypothesis], [[reference] for reference in pair.references])
+        rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
     return np.array(rows)
 
 
 def bleu_of(sums: np.ndarray) -> float:
     """BLEU from summed statistics."""
-    found = BLEU.compute_bleu(
+    result = BLEU.compute_bleu(
         sums[:4].tolist(), sums[4:8].tolist(), int(sums[8]), int(sums[9]), smooth_method="exp"
     )
-    return float(found.score)
+    return float(result.score)
 
 
 def interval(rows: np.ndarray) -> tuple[float, float, float]:
     """BLEU of all sentences, and the bounds of its bootstrap interval."""
     random = np.random.default_rng(0)
     drawn = random.integers(len(rows), size=(RESAMPLES, len(rows)))
-    scores = [bleu_of(rows[places].sum(0)) for places in drawn]
+    scores = [bleu_of(rows[indices].sum(0)) for indices in drawn]
     low, high = np.percentile(scores, [2.5, 97.5])
     return bleu_of(rows.sum(0)), float(low), float(high)
 
 
 def measure(recipe: str, seed: int, run: Path, threads: int | None) -> dict[str, list[float]]:
     """Trains one model; returns by bin its BLEU with the bounds."""
-    name, *own = recipe.split()
-    chosen = recipes.load(name, [*own, *overrides(seed)])
+    name, *own_overrides = recipe.split()
+    chosen = recipes.load(name, [*own_overrides, *overrides(seed)])
     tests = load_splits(chosen.data).splits.tests
     bins = by_bin([pair for pairs in tests.values() for pair in pairs])
     for most, pairs in bins.items():
         assert len(pairs) == PER_BIN, f"{len(pairs)} sentences of {most - BIN + 1} to {most} words"
     begun = (run / "checkpoints").is_dir()
     pipeline = regard.train(chosen, run, resume=begun, threads=threads)
-    found = {}
+    intervals = {}
     for most, pairs in bins.items():
         texts = pipeline.translate([pair.source for pair in pairs], allow_unknown=True)
-        found[str(most)] = list(interval(statistics(texts, pairs)))
-    return found
+        intervals[str(most)] = list(interval(statistics(texts, pairs)))
+    return intervals
 
 
 def apart(results: dict[str, dict[str, dict[str, list[float]]]]) -> bool:

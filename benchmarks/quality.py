@@ -19,7 +19,7 @@ from regard.data.text.files import load_pairs
 from regard.recipes import recipe as recipes
 from regard.runtime.device import cores
 from regard.runtime.files import write_file
-from regard.tasks.measures.bleu import score
+from regard.tasks.measures.bleu import score_translations
 from regard.train.log import read_metrics
 
 CASED = ("en-de",)
@@ -64,14 +64,14 @@ def choose_penalty(
 ) -> tuple[float, dict[float, float]]:
     """The length penalty with the highest validation BLEU."""
     references = [pair.target for pair in valid]
-    found = {}
+    scores = {}
     for penalty in penalties:
         texts = pipeline.translate(
             [pair.source for pair in valid], length_penalty=penalty, allow_unknown=True
         )
-        found[penalty] = score(texts, references, lowercase=lowercase).bleu
-        print(f"validation BLEU {found[penalty]:.2f} at length penalty {penalty}", flush=True)
-    return max(found, key=lambda penalty: found[penalty]), found
+        scores[penalty] = score_translations(texts, references, lowercase=lowercase).bleu
+        print(f"validation BLEU {scores[penalty]:.2f} at length penalty {penalty}", flush=True)
+    return max(scores, key=lambda penalty: scores[penalty]), scores
 
 
 def report(name: str, result: dict, samples: list[tuple[str, str, str]]) -> str:
@@ -113,18 +113,18 @@ def main() -> None:
     valid = pairs_of(given.data, "val", direction)
     penalty, tried = choose_penalty(pipeline, valid, lowercase, given.penalties)
     test = pairs_of(given.data, "test_2016_flickr", direction)
-    found = pipeline.evaluate(test, lowercase=lowercase, length_penalty=penalty)
+    evaluation = pipeline.evaluate(test, lowercase=lowercase, length_penalty=penalty)
     seconds = max(row.get("seconds", 0.0) for row in read_metrics(run / "metrics.jsonl"))
     result = {
         "recipe": f"multi30k/{name}",
         "direction": direction,
-        "bleu": found.scores.bleu,
-        "chrf": found.scores.chrf,
-        "signature": found.scores.bleu_signature,
+        "bleu": evaluation.scores.bleu,
+        "chrf": evaluation.scores.chrf,
+        "signature": evaluation.scores.bleu_signature,
         "validation_bleu": tried[penalty],
         "validation_by_penalty": tried,
         "length_penalty": penalty,
-        "loss": found.loss,
+        "loss": evaluation.loss,
         "parameters": sum(p.numel() for p in pipeline.model.parameters()),
         "minutes": seconds / 60,
         "threads": given.threads,
@@ -132,7 +132,7 @@ def main() -> None:
     step = len(test) // SAMPLES
     samples = [
         (pair.source, pair.target, ours)
-        for pair, ours in list(zip(test, found.hypotheses, strict=True))[step // 2 :: step]
+        for pair, ours in list(zip(test, evaluation.hypotheses, strict=True))[step // 2 :: step]
     ][:SAMPLES]
     text = report(name, result, samples)
     given.output.mkdir(parents=True, exist_ok=True)

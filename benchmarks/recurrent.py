@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.harness import BenchLine, Experiment
 from benchmarks.measure.ours import WRITTEN, Decode, Train
 from benchmarks.measure.ours_text import TrainText
 from benchmarks.measure.results import Bar
@@ -37,9 +37,9 @@ def training(chosen: Settings) -> Experiment:
     path = work.save(chosen.folder / "recurrent-training.json")
     flops = {case: work.flops(case) for case in (SAME, RANDOM)}
     lines = (
-        Entry(f"{LOOP}, {SAME}", step_by_step.Train(path), SAME, flops[SAME]),
-        Entry(f"{LOOP}, {RANDOM}", step_by_step.Train(path), RANDOM, flops[RANDOM]),
-        Entry(f"{JOEY}, {SAME}", joey.Train(path), SAME, flops[SAME]),
+        BenchLine(f"{LOOP}, {SAME}", step_by_step.Train(path), SAME, flops[SAME]),
+        BenchLine(f"{LOOP}, {RANDOM}", step_by_step.Train(path), RANDOM, flops[RANDOM]),
+        BenchLine(f"{JOEY}, {SAME}", joey.Train(path), SAME, flops[SAME]),
     )
     return Experiment(
         name="recurrent-training",
@@ -47,7 +47,7 @@ def training(chosen: Settings) -> Experiment:
         f"{corpus.target_vocab:,}",
         shows="rate",
         unit="real target tokens a second",
-        entries=(Entry(OURS, Train(path), SAME, flops[SAME]), *lines),
+        entries=(BenchLine(OURS, Train(path), SAME, flops[SAME]), *lines),
         bars=(
             Bar(OURS, (f"{LOOP}, {SAME}",), "speed", 1.5),
             Bar(OURS, (f"{LOOP}, {RANDOM}",), "speed", 1.5),
@@ -71,8 +71,8 @@ def decoding(chosen: Settings, sentences: int) -> Experiment:
         shows="time",
         unit="milliseconds",
         entries=(
-            Entry(OURS, Decode(path, beam=1), str(sentences)),
-            Entry(LOOP, step_by_step.Decode(path, WRITTEN), str(sentences)),
+            BenchLine(OURS, Decode(path, beam=1), str(sentences)),
+            BenchLine(LOOP, step_by_step.Decode(path, WRITTEN), str(sentences)),
         ),
         bars=(Bar(OURS, (LOOP,), "speed", 1.5),),
         weight=1.0,
@@ -90,7 +90,7 @@ def language_model(chosen: Settings) -> Experiment:
         title=f"Training an LSTM language model, 2×{dim}, {count}×{length} tokens",
         shows="rate",
         unit="tokens a second",
-        entries=(Entry(OURS, TrainText(path)), Entry(LSTM, torch_lstm.Train(path))),
+        entries=(BenchLine(OURS, TrainText(path)), BenchLine(LSTM, torch_lstm.Train(path))),
         bars=(Bar(OURS, (LSTM,), "speed", 1.0),),
         weight=8.0,
     )

@@ -98,13 +98,13 @@ def main(given: Sequence[str] | None = None) -> int:
             strict=asked.strict,
             quiet=asked.quiet,
         )
-        found = bench(makers, request)
+        result = bench(makers, request)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("stopped; the experiments that were done are saved", file=sys.stderr)
         return 130
-    print(found.report)
+    print(result.report)
     print(f"\nwritten to {asked.output}", file=sys.stderr)
-    return found.exit_code
+    return result.exit_code

@@ -47,8 +47,8 @@ def homonyms() -> Iterator[Pair]:
         same, other, fifth_same, fifth_other = PAIRS
         chosen = [(pair, True) for pair in same] + [(pair, False) for pair in other]
         chosen += [(fifth_other[0], False)] if number % 2 else [(fifth_same[0], True)]
-        for (one, two), alike in chosen:
-            yield Pair(word, (sentences[one], sentences[two]), alike)
+        for (first, second), alike in chosen:
+            yield Pair(word, (sentences[first], sentences[second]), alike)
 
 
 def word_in_context(path: str) -> Iterator[Pair]:
@@ -56,8 +56,8 @@ def word_in_context(path: str) -> Iterator[Pair]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             answer, _, _, where, *sentences = line.rstrip("\n").split("\t")
-            places = map(int, where.split("-"))
-            words = [text.split()[at].lower() for text, at in zip(sentences, places, strict=True)]
+            indices = map(int, where.split("-"))
+            words = [text.split()[at].lower() for text, at in zip(sentences, indices, strict=True)]
             if words[0] == words[1]:
                 yield Pair(words[0], (sentences[0], sentences[1]), answer == "T")
 

@@ -54,9 +54,9 @@ def main() -> None:
         mean = statistics.mean(losses)
         results[name] = {**runs[0], "loss": mean, "losses": losses}
         missed |= not low <= mean <= high
-        each = " ".join(f"{loss:.4f}" for loss in losses)
+        text = " ".join(f"{loss:.4f}" for loss in losses)
         bar = f"{low:g} to {high:g}" if low else f"at most {high:g}"
-        print(f"{name}: {runs[0]['parameters']:,} parameters, loss {mean:.4f} ({each}), bar {bar}")
+        print(f"{name}: {runs[0]['parameters']:,} parameters, loss {mean:.4f} ({text}), bar {bar}")
     if arguments.output:
         arguments.output.write_text(json.dumps(results, indent=1) + "\n")
     sys.exit(1 if missed and arguments.strict else 0)

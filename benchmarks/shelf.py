@@ -110,7 +110,7 @@ def pronouns(pipeline: Pipeline) -> dict[str, Any]:
     answers = iter(pipeline.translate(texts))
     flipped, wrong = 0, []
     for pair in chosen:
-        right = [grammar.pronoun_is_right(one, next(answers)) for one in pair]
+        right = [grammar.pronoun_is_right(sentence, next(answers)) for sentence in pair]
         flipped += all(right)
         wrong += [] if all(right) else [pair[0].source]
     people = grammar.splits(100, 200, 0).tests["natural_gender"]
@@ -138,7 +138,7 @@ PERSON = r"\b(?:Lehrer|Ärzt|Arzt|Koch|Köch|Nachbar|Freund|Student|Schüler)(?:
 
 def flips() -> Iterator[tuple[Pair, Pair]]:
     """Pairs of sentences with nouns that no training sentence of the generators has."""
-    unseen = {kind: [noun for noun in some if noun.in_test] for kind, some in nouns().items()}
+    unseen = {kind: [noun for noun in group if noun.in_test] for kind, group in nouns().items()}
     for verb, german, kind, adjectives, most in VERBS:
         both = [(a, b) for a in unseen["creature"] for b in unseen[kind] if a.gender != b.gender]
         for creature, thing in Random(0).sample(both, min(most, len(both))):

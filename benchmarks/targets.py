@@ -63,11 +63,11 @@ def speed_findings(asked: argparse.Namespace) -> list[Finding]:
         output=asked.output,
         quiet=asked.quiet,
     )
-    found = bench(makers, request)
-    print(found.report, flush=True)
+    result = bench(makers, request)
+    print(result.report, flush=True)
     return [
         Finding(f"{experiment['name']}: {bar['says'][2:]}", bar["met"])
-        for experiment in found.json["experiments"]
+        for experiment in result.json["experiments"]
         for bar in experiment["bars"]
     ]
 
@@ -109,21 +109,21 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     asked = arguments()
     try:
-        found = speed_findings(asked)
+        findings = speed_findings(asked)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     if "busy" in asked.parts:
-        found += busy_findings(quick=asked.quick)
+        findings += busy_findings(quick=asked.quick)
     if "quality" in asked.parts:
-        found += int8.findings(asked.data, 4 if asked.quick else 20)
+        findings += int8.findings(asked.data, 4 if asked.quick else 20)
     words = {True: "reached", False: "missed", None: "not measured"}
     if asked.quick:  # toy sizes reach and miss nothing
         words |= {True: "measured", False: "measured"}
-    lines = [f"{words[each.met]:<12}  {each.text}" for each in found]
+    lines = [f"{words[finding.met]:<12}  {finding.text}" for finding in findings]
     print("\nTargets\n" + "\n".join(lines))
     write_file(asked.output / "targets.md", "\n".join(["```text", *lines, "```", ""]).encode())
-    return int(not asked.quick and any(each.met is False for each in found))
+    return int(not asked.quick and any(finding.met is False for finding in findings))
 
 
 if __name__ == "__main__":

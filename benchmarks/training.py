@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.harness import BenchLine, Experiment
 from benchmarks.measure.results import Bar
 from benchmarks.measure.suite import OURS, Settings, training_base, training_demo
 from benchmarks.measure.work import RANDOM, SAME, Work
@@ -41,7 +41,7 @@ def demo(chosen: Settings, others: Mapping[str, ModuleType]) -> Experiment:
 
 def trained(others: Mapping[str, ModuleType]) -> dict[str, Any]:
     """Those of other people's contenders that train."""
-    return {name: each.Train for name, each in others.items() if hasattr(each, "Train")}
+    return {name: peer.Train for name, peer in others.items() if hasattr(peer, "Train")}
 
 
 def beside_peers(
@@ -55,7 +55,7 @@ def beside_peers(
     path = entry.contender.work
     flops = {case: Work.read(path).flops(case) for case in (SAME, RANDOM)}
     lines = [
-        Entry(f"{name}, {case}", kind(path), case, flops[case])
+        BenchLine(f"{name}, {case}", kind(path), case, flops[case])
         for name, kind in peers.items()
         for case in (SAME, RANDOM)
         if case == SAME or name in fed_randomly

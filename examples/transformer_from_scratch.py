@@ -206,11 +206,11 @@ def beam_search(
             for (total, ids), scores, tokens in zip(running, *map(Tensor.tolist, best), strict=True)
             for score, token in zip(scores, tokens, strict=True)
         ]
-        candidates.sort(key=lambda candidate: -candidate[0])
-        running = [one for one in candidates[: 2 * beam] if one[1][-1] != end][:beam]
-        ended = [one for one in candidates[:beam] if one[1][-1] == end or length == longest]
-        finished += [(score / length**penalty, ids) for score, ids in ended]
-        finished = sorted(finished, key=lambda one: -one[0])[:beam]
+        candidates.sort(key=lambda pair: -pair[0])  # pairs of a sum of log p, and ids
+        running = [(total, ids) for total, ids in candidates[: 2 * beam] if ids[-1] != end][:beam]
+        ended = [pair for pair in candidates[:beam] if pair[1][-1] == end or length == longest]
+        finished += [(total / length**penalty, ids) for total, ids in ended]
+        finished = sorted(finished, key=lambda pair: -pair[0])[:beam]
         if len(finished) == beam and running[0][0] / length**penalty <= finished[-1][0]:
             break  # no translation that is still running can become better than these
     return [token for token in finished[0][1][1:] if token != end]

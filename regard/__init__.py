@@ -14,7 +14,7 @@ from typing import Any
 
 from regard.runtime.lazy import lazy_getattr
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _PUBLIC = {
     "Pipeline": "regard.pipeline",
@@ -22,6 +22,8 @@ _PUBLIC = {
     "vocabulary": "regard.runs.load",
     "vectors": "regard.vectors.store",
     "train": "regard.runs.train",
+    "RunStart": "regard.runs.start",
+    "setup": "regard.runtime.device",
     "plan": "regard.cost.plan",
     "show": "regard_lectures",
     "watch": "regard.watch",

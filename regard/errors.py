@@ -6,6 +6,18 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 
+__all__ = [
+    "LISTED",
+    "FoundProblems",
+    "InputError",
+    "Interrupted",
+    "UserError",
+    "WriteError",
+    "did_you_mean",
+    "nearest",
+    "safe",
+]
+
 LONGEST = 500
 """The maximal number of characters of each part of a message; names in files may be very long."""
 NEAREST = 4

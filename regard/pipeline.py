@@ -43,7 +43,7 @@ from regard.tasks.ids import (
     logits_of_input,
     rows_of,
 )
-from regard.tasks.options import Options
+from regard.tasks.options import VerbOptions
 from regard.tasks.specs import TASKS, every_verb, verbs_of
 from regard.tasks.verbs import Verb
 
@@ -106,6 +106,10 @@ class Pipeline:
         self.model: Any = model.eval()
         self._vocabulary: Any = vocabulary
         self.recipe, self.name, self.seen = recipe, name, seen
+        self.reader: Any = (  # without a tokenizer, its class
+            READERS[model.config.reads].reader if vocabulary is None else vocabulary.source
+        )
+        """What reads the items: a tokenizer or an image reader."""
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         self.precision = "fp32"
 
@@ -151,13 +155,6 @@ class Pipeline:
         return vocabulary
 
     @property
-    def reader(self) -> Any:
-        """What reads the items: a tokenizer or an image reader; without one, its class."""
-        if self._vocabulary is None:
-            return READERS[self.model.config.reads].reader
-        return self._vocabulary.source
-
-    @property
     def reads_images(self) -> bool:
         """Whether the model reads images, given as paths, bytes, Pillow images or arrays."""
         return bool(self.reader.has_grid)
@@ -174,8 +171,8 @@ class Pipeline:
     @cached_property
     def task(self) -> Any:
         """The task of the model: encodes inputs, decodes outputs, computes losses."""
-        task_class = TASKS[self.recipe.task].class_for(self.recipe.model)
-        return task_class.for_trained_model(self.recipe, self.processor)
+        processor, spec = self.processor, TASKS[self.recipe.task]
+        return spec.class_for(self.recipe.model).for_trained_model(self.recipe, processor)
 
     def translator(self) -> Translate:
         """The task of the model, if it is translation.
@@ -207,19 +204,19 @@ class Pipeline:
             InputError: The model does not have this verb, or an item or option is not valid.
         """
         verb, reader = self._verb(name), self.reader
-        read, settings = verb.read(positions, options)
+        verb_options, settings = verb.parse_options(positions, options)
         if isinstance(items, Iterator):
             items = list(items)
         if verb.takes_ids and reader.are_ids(items):
-            return self._run_ids(verb, items, mask, read, settings)
+            return self._run_ids(verb, items, mask, verb_options, settings)
         is_one = reader.is_one(name, items, verb.is_single)
         if mask is not None:
             raise InputError("mask", got=f"{reader.nouns} as items", expected="token ids")
-        encoded = self.read(verb, [items] if is_one else list(items), read)
-        answers = self.answers(verb, encoded, read, settings)
-        return verb.value(answers[0]) if is_one else verb.together(answers, read)
+        encoded = self.read(verb, [items] if is_one else list(items), verb_options)
+        answers = self.answers(verb, encoded, verb_options, settings)
+        return verb.value(answers[0]) if is_one else verb.together(answers, verb_options)
 
-    def read(self, verb: Verb, items: Sequence[Any], options: Options) -> list[Encoded]:
+    def read(self, verb: Verb, items: Sequence[Any], options: VerbOptions) -> list[Encoded]:
         """Reads the items of a verb, each once.
 
         Args:
@@ -230,15 +227,19 @@ class Pipeline:
         Raises:
             InputError: The model cannot read an item.
         """
-        self.reader.check(verb.name, items, verb.takes)
         task = self._task_of(verb.name)
+        self.reader.check(verb.name, items, verb.takes)
         encoded: list[Encoded] = getattr(task, verb.reading)(
-            self.model, items, **_task_options(options)
+            self.model, items, **options.for_task()
         )
         return encoded
 
     def answers(
-        self, verb: Verb, encoded: Sequence[Encoded], options: Options, settings: Mapping[str, Any]
+        self,
+        verb: Verb,
+        encoded: Sequence[Encoded],
+        options: VerbOptions,
+        settings: Mapping[str, Any],
     ) -> Any:
         """The complete answers of the task, one per item: n-best lists, probabilities, positions.
 
@@ -248,13 +249,13 @@ class Pipeline:
             options: The checked options of the verb.
             settings: Decoding settings that replace those of the recipe.
         """
-        warn_truncated(encoded)
         task, model = self._task_of(verb.name), self._model(options.knock_out)
-        decode = [self.decoding(**verb.decode_settings(options, settings))] if verb.decode else []
-        return getattr(task, verb.name)(model, encoded, *decode, **_task_options(options))
+        decode = [self.decoding(**settings)] if verb.decode else []
+        warn_truncated(encoded)
+        return getattr(task, verb.name)(model, encoded, *decode, **options.for_task())
 
     def stream_answer(
-        self, verb: Verb, encoded: Encoded, options: Options, settings: Mapping[str, Any]
+        self, verb: Verb, encoded: Encoded, options: VerbOptions, settings: Mapping[str, Any]
     ) -> Iterator[str]:
         """Yields the answer to one item piece by piece while it is decoded; see `answers`.
 
@@ -264,18 +265,21 @@ class Pipeline:
         if not hasattr(task.task_for(encoded.item), "stream"):
             [answer] = self.answers(verb, [encoded], options, settings)
             return iter(verb.lines(answer))
-        config = self.decoding(**verb.decode_settings(options, settings))
-        return task.stream(model, encoded, config, **_task_options(options))
+        config = self.decoding(**settings)
+        return task.stream(model, encoded, config, **options.for_task())
 
     def _verb(self, name: str) -> Verb:
         return every_verb().get(name) or self._refuse(name)
 
     def _task_of(self, name: str) -> Any:
         """The task that implements a verb: the model's own, or another that the model can do."""
+        spec = TASKS[self.recipe.task]
+        if any(verb.name == name for verb in spec.verbs):
+            return self.task
         # Of a published encoder-decoder it is not known whether it translates.
         known = name in self.verbs or self.recipe.data.example_type == "nothing"
         config = self.model.config
-        if known and hasattr(TASKS[self.recipe.task].class_for(config), name):
+        if known and hasattr(spec.class_for(config), name):
             return self.task
         if name not in self.verbs:
             self._refuse(name)
@@ -333,7 +337,7 @@ class Pipeline:
         model = self._model(options.knock_out)
         results: Any
         if verb.decode:
-            config = self.decoding(**verb.decode_settings(options, settings))
+            config = self.decoding(**settings)
             results = generate_ids(model, self._vocabulary, rows, config)
         else:
             results = embed_ids(model, rows, pool=options.pool, normalise=options.normalise)
@@ -348,8 +352,9 @@ class Pipeline:
                 sentence must begin with.
         """
         verb = self._verb("translate")
-        read, settings = verb.read((), options)
-        return self.answers(verb, self.read(verb, texts, read), read, settings)
+        verb_options, settings = verb.parse_options((), options)
+        encoded = self.read(verb, texts, verb_options)
+        return self.answers(verb, encoded, verb_options, settings)
 
     def stream(self, text: str, **options: Any) -> Iterator[str]:
         """Yields the translation so far while it is decoded; the last text is complete.
@@ -376,9 +381,9 @@ class Pipeline:
 
     def _streamed(self, name: str, text: str, options: Mapping[str, Any]) -> Iterator[str]:
         verb = self._verb(name)
-        read, settings = verb.read((), options)
-        [encoded] = self.read(verb, [text], read)
-        return self.stream_answer(verb, encoded, read, settings)
+        verb_options, settings = verb.parse_options((), options)
+        [encoded] = self.read(verb, [text], verb_options)
+        return self.stream_answer(verb, encoded, verb_options, settings)
 
     def decoding(self, **changes: Any) -> DecodeConfig:
         """The decoding settings of the recipe with some changes, checked.
@@ -549,8 +554,8 @@ class Pipeline:
         Raises:
             InputError: The model does not classify images, or has no such layer or head.
         """
+        from regard.explain.images.hide_many import ImageMap, hide_in_all
         from regard.explain.images.hiding import Hiding
-        from regard.explain.images.tests import ImageMap, hide_in_all
 
         if not self.reader.has_grid:
             raise InputError(self.name, got="a model of text", expected="a model of images")
@@ -711,11 +716,6 @@ def _changed(recipe: Recipe, changes: Mapping[str, Any]) -> DecodeConfig:
     except ValidationError:  # reading it as a recipe accepts lists and gives a helpful error
         overrides = [f"decode.{key}={json.dumps(value)}" for key, value in changes.items()]
         return recipes.from_text(recipes.dump(recipe), "recipe", overrides).decode
-
-
-def _task_options(options: Options) -> dict[str, Any]:
-    """The options that are passed to the task: all but `knock_out`, which changes the model."""
-    return {name: value for name, value in options if name != "knock_out"}
 
 
 def no_tokenizer(name: str) -> InputError:

@@ -6,12 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from regard.draw import aligned
 from regard.errors import InputError
-from regard.runtime.units import aligned
 from regard_lectures.catalogue import FIGURES, Figure, Option, Value, look_up
 
 if TYPE_CHECKING:
-    from regard.explain.drawing import Drawing
+    from regard.explain import Drawing
 
 __all__ = ["FIGURES", "Figure", "Option", "find", "listing", "parse_options", "show"]
 

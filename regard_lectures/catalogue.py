@@ -19,7 +19,7 @@ from regard.errors import LISTED, InputError, did_you_mean, nearest
 from regard_lectures import results
 
 if TYPE_CHECKING:
-    from regard.explain.drawing import Drawing
+    from regard.explain import Drawing
 
 T = TypeVar("T")
 Value = int | float | str
@@ -122,7 +122,7 @@ class Figure:
         Raises:
             InputError: For another ending than `endings`.
         """
-        from regard.explain.look import picture_ending
+        from regard.explain import picture_ending
 
         picture_ending(path, self.endings, self.name)
 
@@ -178,16 +178,19 @@ class Figure:
             InputError: For a text or option that the figure does not accept.
         """
         if text is not None and not self.text:
-            own = ", ".join(name for name, figure in FIGURES.items() if figure.text)
+            with_text = ", ".join(name for name, figure in FIGURES.items() if figure.text)
             raise InputError(
-                f"show {self.name}", got="--text", expected="none", fix=f"these take one: {own}"
+                f"show {self.name}",
+                got="--text",
+                expected="none",
+                fix=f"these take one: {with_text}",
             )
         values = self.read(options)
         paint: Callable[..., Drawing] = self._function(self.name)
         from torch.random import fork_rng
 
-        from regard.draw.sheet import Medium
-        from regard.explain.drawing import drawn_for
+        from regard.draw import Medium
+        from regard.explain import drawn_for
 
         medium = Medium(paper=paper, details=details)
         # a figure sets its own seed: keep the caller's random state
@@ -209,10 +212,10 @@ class Figure:
             text: The user's own input, for figures that take one; no result of it is stored.
             fresh: Train even if a result for these values is stored.
         """
-        found = None if fresh or text is not None else results.stored(self.name, values)
+        stored_result = None if fresh or text is not None else results.stored(self.name, values)
         measure: Callable[..., dict[str, Any]] = self._function("measure", f"measure_{self.name}")
         given = {"text": text} if self.text else {}
-        return measure(**given, **values) if found is None else found
+        return measure(**given, **values) if stored_result is None else stored_result
 
     def store(self, folder: Path) -> Path:
         """Train with the default options, and write the result into a folder of results."""
@@ -227,10 +230,10 @@ class Figure:
     def _function(self, *names: str) -> Callable[..., Any]:
         """The function of the figure's module that has one of these names."""
         module = import_module(f"regard_lectures.figures.{self.module}")
-        found: Callable[..., Any] = next(
+        function: Callable[..., Any] = next(
             getattr(module, name) for name in names if hasattr(module, name)
         )
-        return found
+        return function
 
 
 def look_up(kind: str, name: str, known: Mapping[str, T], listed_by: str) -> T:

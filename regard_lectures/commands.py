@@ -17,19 +17,20 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from regard.cli.options import (
-    AsJson,
-    Details,
-    Device,
-    Paper,
-    Quiet,
-    Threads,
-    print_line,
-    print_result,
-    print_status,
-    silence_warnings,
-)
+from regard.draw import print_line, print_result, print_status, silence_warnings
 
+AsJson = Annotated[bool, Option("--json", help="Print one JSON object per line.")]
+Details = Annotated[
+    bool, Option("--details", help="Describe what was computed and how, also in the picture.")
+]
+Device = Annotated[
+    str, Option("--device", help="auto (cuda if there is one), cpu, cuda, cuda:1, mps.")
+]
+Paper = Annotated[
+    bool, Option("--paper", help="For print: 160 mm wide, 300 dpi, no title, no caption.")
+]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only results and errors.")]
+Threads = Annotated[int | None, Option("--threads", help="Number of threads.")]
 QUIET = ("show", "look", "train", "compare")
 """Commands with a progress bar of their own, which take --quiet and --threads."""
 
@@ -77,7 +78,7 @@ def show(
     settings: Any = parse_options(name, options or [])
     out = Path(f"{name}{figure.usual}") if out is None else out
     figure.check_ending(out)  # raise errors before the work, not after it
-    from regard.runtime.device import setup
+    from regard import setup
 
     silence_warnings(quiet=quiet)
     setup(threads, None)
@@ -139,13 +140,12 @@ def lecture(
     if not show:
         print_result(lectures.listing(chosen), *map(asdict, chosen), as_json=as_json)
         return
-    from regard.runtime.files import write_file
-    from regard.runtime.progress import Progress
+    from regard.draw import Progress, write_file
 
     folder = Path(f"lecture-{talk.name}") if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = [each for slide in chosen for each in slide.commands]
-    first = [each for command in wanted for each in lectures.needed_first(command)]
+    wanted = [command for slide in chosen for command in slide.commands]
+    first = [earlier for command in wanted for earlier in lectures.needed_first(command)]
     commands = list(dict.fromkeys([*first, *wanted]))
     shown = {}
 

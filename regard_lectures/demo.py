@@ -15,22 +15,24 @@ from pathlib import Path
 
 from rich.console import Console
 
-from regard.data.sources import load_splits
-from regard.data.synthetic.grammar import corpus as grammar
-from regard.data.text.pairs import Splits
+from regard import Pipeline, load, setup, train
+from regard.data import Splits, grammar, load_splits
+from regard.draw import render, write_file
 from regard.errors import InputError, Interrupted
-from regard.explain.look import Look, compare
-from regard.explain.names import in_words
-from regard.explain.page import Looks, Picture, Prose, Section, Table, save_page
-from regard.explain.plot import draw_moments, render
-from regard.pipeline import Pipeline
-from regard.recipes.shelf import shipped
-from regard.runs.load import load
-from regard.runs.train import train
-from regard.runtime.device import setup
-from regard.runtime.files import write_file
-from regard.tasks.measures.bleu import score
-from regard.tasks.measures.translation import pronouns
+from regard.explain import (
+    Look,
+    Looks,
+    Picture,
+    Prose,
+    Section,
+    Table,
+    compare,
+    draw_moments,
+    in_words,
+    save_page,
+)
+from regard.recipes import shipped
+from regard.tasks import pronoun_accuracy, score_translations
 from regard_lectures.figures.pronouns import Carriers
 from regard_lectures.figures.sentences import MODEL, Intervention, intervene
 
@@ -75,10 +77,10 @@ def run(
     if asking:
         _own_sentence(load(translator(), device=device), console)
     pipeline = load(MODEL, device=device)
-    found = _one_word(pipeline, console)
-    _draw_one_word(found, out)
+    intervention = _one_word(pipeline, console)
+    _draw_one_word(intervention, out)
     page = out / "index.html"
-    save_page(page, "One word flips the pronoun", _first_act(found))
+    save_page(page, "One word flips the pronoun", _first_act(intervention))
     console.print(f"\n  The page {page} shows it: hover, switch layer and head.")
     if not quick:
         trained, moments = _train(out, console, quiet=quiet, threads=threads, device=device)
@@ -86,11 +88,11 @@ def run(
         rows = _scores(trained, splits, console)
         samples = _samples(trained, splits, console)
         write_file(out / "alignment.png", render(draw_moments(moments), ".png"))
-        sections = [*_first_act(found), *_second_act(out, rows, samples)]
+        sections = [*_first_act(intervention), *_second_act(out, rows, samples)]
         save_page(page, "One word flips the pronoun", sections)
         if asking:
             _own_sentence(trained, console, "Your own sentence, by the model just trained")
-    _next(out, found, console, trained=not quick)
+    _next(out, intervention, console, trained=not quick)
 
 
 def translator() -> str:
@@ -101,9 +103,9 @@ def translator() -> str:
 def _one_word(pipeline: Pipeline, console: Console) -> Intervention:
     """Part one: two sentences that differ in one word, translated by the shipped model."""
     console.rule("One word flips the pronoun", align="left")
-    found = intervene(pipeline)
-    shift, carriers = found.shift, found.carriers
-    for look in found.looks:
+    intervention = intervene(pipeline)
+    shift, carriers = intervention.shift, intervention.carriers
+    for look in intervention.looks:
         console.print(f"  {look.source}\n    → {look.target}")
     console.print(
         f"\n  At “{shift.query}”, {in_words(shift.head)} puts {shift.before[0]:.0%} of its weight "
@@ -111,17 +113,17 @@ def _one_word(pipeline: Pipeline, console: Console) -> Intervention:
         f"on animal and {shift.after[1]:.0%} on street when it is wide."
     )
     console.print(f"\n  Without {_named(carriers.heads)}:")
-    for look in found.broken:
+    for look in intervention.broken:
         console.print(f"    → {look.target}")
     console.print(f"  Without as many others, drawn at random ({_named(carriers.others[0])}):")
-    for text in found.unharmed:
+    for text in intervention.unharmed:
         console.print(f"    → {text}")
     console.print(
         f"  Of {carriers.pairs} unseen pronouns {carriers.right_before:.1f}% are right; without "
         f"these heads {carriers.right_without:.1f}%, where a guess is right half of the time;\n"
         f"  without others, in {len(carriers.others)} draws, {_range(carriers)}%."
     )
-    return found
+    return intervention
 
 
 def _range(carriers: Carriers) -> str:
@@ -134,20 +136,20 @@ def _named(heads: Sequence[str]) -> str:
     return "; ".join(map(in_words, heads))
 
 
-def _draw_one_word(found: Intervention, out: Path) -> None:
+def _draw_one_word(intervention: Intervention, out: Path) -> None:
     """Draw the head whose weights change most, for both sentences side by side."""
-    site, _, head = found.shift.head.rpartition(".")
+    site, _, head = intervention.shift.head.rpartition(".")
     kind = "alignment" if site.endswith("cross") else "self"
-    tired, wide = (replace(look, title="One word flips the pronoun") for look in found.looks)
+    tired, wide = (replace(look, title="One word flips the pronoun") for look in intervention.looks)
     both = compare(tired, wide, ("… too tired", "… too wide"))
     both.save(out / "one-word.png", kind, site, int(head))
 
 
-def _first_act(found: Intervention) -> list[Section]:
+def _first_act(intervention: Intervention) -> list[Section]:
     """The first half of the page: the pronoun test."""
-    tired, wide = found.looks
-    site, _, head = found.shift.head.rpartition(".")
-    shift, carriers = found.shift, found.carriers
+    tired, wide = intervention.looks
+    site, _, head = intervention.shift.head.rpartition(".")
+    shift, carriers = intervention.shift, intervention.carriers
     word = shift.query.split("/")[0]
     return [
         Prose(
@@ -173,13 +175,13 @@ def _first_act(found: Intervention) -> list[Section]:
                 ["none", tired.target, wide.target, round(carriers.right_before, 1)],
                 [
                     ", ".join(carriers.heads),
-                    found.broken[0].target,
-                    found.broken[1].target,
+                    intervention.broken[0].target,
+                    intervention.broken[1].target,
                     round(carriers.right_without, 1),
                 ],
                 [
                     ", ".join(carriers.others[0]),
-                    *found.unharmed,
+                    *intervention.unharmed,
                     round(carriers.right_without_others[0], 1),
                 ],
             ],
@@ -187,7 +189,10 @@ def _first_act(found: Intervention) -> list[Section]:
             f"{_range(carriers)}% of the pronouns stay right. A guess is right half of the time.",
         ),
         Looks(
-            [("tired, knocked out", found.broken[0]), ("wide, knocked out", found.broken[1])],
+            [
+                ("tired, knocked out", intervention.broken[0]),
+                ("wide, knocked out", intervention.broken[1]),
+            ],
             site,
             int(head),
         ),
@@ -199,9 +204,9 @@ def _train(
 ) -> tuple[Pipeline, list[tuple[str, Look]]]:
     """Part two: train the same model from scratch, and show the alignment at several steps."""
     console.rule("The same model, from scratch", align="left")
-    place = out / "run"
-    if (place / "recipe.yaml").is_file() and (place / "checkpoints").is_dir():
-        shutil.rmtree(place)  # the run of an earlier demo
+    folder = out / "run"
+    if (folder / "recipe.yaml").is_file() and (folder / "checkpoints").is_dir():
+        shutil.rmtree(folder)  # the run of an earlier demo
     pair = grammar.DEMO[1]
     moments: list[tuple[str, Look]] = []
 
@@ -212,13 +217,13 @@ def _train(
 
     began = time.perf_counter()
     try:
-        trained = train(MODEL, place, quiet=quiet, threads=threads, device=device, watch=watch)
+        trained = train(MODEL, folder, quiet=quiet, threads=threads, device=device, watch=watch)
     except Interrupted as stop:
-        stop.args = (f"{stop.what}\ngo on with: regard train {MODEL} -o {place} --resume",)
+        stop.args = (f"{stop.what}\ngo on with: regard train {MODEL} -o {folder} --resume",)
         raise
     moments.append(("trained", trained.look(pair.source, target=pair.target)))
     _print_alignment(moments[-1], console)
-    console.print(f"  Trained in {time.perf_counter() - began:.0f} s; it is in {place}.")
+    console.print(f"  Trained in {time.perf_counter() - began:.0f} s; it is in {folder}.")
     return trained, moments
 
 
@@ -229,7 +234,7 @@ def _print_alignment(moment: tuple[str, Look], console: Console) -> None:
     """Print a small map on the terminal: rows are German words, columns English words."""
     name, look = moment
     chosen = look.choose("alignment")
-    weights, keys = chosen.map.seen(chosen.head), chosen.map.keys
+    weights, keys = chosen.map.matrix(chosen.head), chosen.map.keys
     console.print(f"\n  {name}: weights of each German word ({chosen.name})", markup=False)
     wide = max(map(len, chosen.map.queries))
     console.print(" " * (wide + 4) + " ".join(key[:5].ljust(5) for key in keys), markup=False)
@@ -247,14 +252,15 @@ def _scores(
     rows = []
     for name, pairs in splits.tests.items():
         chosen = pairs[:SCORED]
-        found = trained.evaluate(chosen)
-        plain = [grammar.gloss(pair.source) for pair in chosen]
-        baseline = score(plain, [pair.target for pair in chosen]).bleu
-        right = pronouns(chosen, found.hypotheses)
+        evaluation = trained.evaluate(chosen)
+        scores = evaluation.scores
+        plain = [grammar.translate_words(pair.source) for pair in chosen]
+        baseline = score_translations(plain, [pair.target for pair in chosen]).bleu
+        right = pronoun_accuracy(chosen, evaluation.hypotheses)
         shown = "" if right is None else f"{right:.0f}%"
-        rows.append((NAMES[name], found.scores.bleu, found.scores.exact, baseline, shown))
+        rows.append((NAMES[name], scores.bleu, scores.exact, baseline, shown))
         console.print(
-            f"  {NAMES[name]:<38}{found.scores.bleu:>7.1f}{found.scores.exact:>7.0f}%{shown:>10}"
+            f"  {NAMES[name]:<38}{scores.bleu:>7.1f}{scores.exact:>7.0f}%{shown:>10}"
             f"{baseline:>11.1f} BLEU"
         )
     return rows
@@ -324,18 +330,18 @@ def _typed() -> Iterator[str]:
         yield text
 
 
-def _next(out: Path, found: Intervention, console: Console, *, trained: bool) -> None:
+def _next(out: Path, intervention: Intervention, console: Console, *, trained: bool) -> None:
     """Print commands to try next."""
-    place = out / "run" if trained else Path(MODEL)
+    model_name = out / "run" if trained else Path(MODEL)
     wide = grammar.DEMO[1].source
     console.rule("What next", align="left")
     regard = _command()
     for command in (
-        f'translate {place} "The old dog didn\'t see the cat." --n-best 3',
-        f'look {place} "{wide}" --word it -o it.html',
-        f'look {MODEL} "{wide}" --knock-out {found.carriers.heads[0]} -o without.png',
+        f'translate {model_name} "The old dog didn\'t see the cat." --n-best 3',
+        f'look {model_name} "{wide}" --word it -o it.html',
+        f'look {MODEL} "{wide}" --knock-out {intervention.carriers.heads[0]} -o without.png',
         f"heads {MODEL}",
-        f"eval {place}",
+        f"eval {model_name}",
         "show",
         "recipe tiny/translate",
         f"compare tiny/compare -o {out / 'compare'}",

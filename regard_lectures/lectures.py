@@ -126,19 +126,19 @@ def listing(slides: Sequence[Slide]) -> str:
         lines.append(f"{slide.number:>4}  {slide.title}")
         rows = f" ({', '.join(slide.rows)})" if slide.rows and not slide.commands else ""
         shown = slide.commands or (slide.reason + rows,)
-        lines += [f"      {each}{_remark(each)}" for each in shown]
+        lines += [f"      {command}{_remark(command)}" for command in shown]
     return "\n".join(lines)
 
 
 def _remark(command: str) -> str:
     """In brackets, the models, trainings and files that a command still lacks; else empty."""
-    from regard.recipes.shelf import shipped
+    from regard.recipes import shipped
 
     needed = re.findall(r"\b(?:tiny|small|words)/\w+", command)
     if command.split()[1] in ("plan", "compare"):  # which take recipes
         needed = []
     away = [f"{name} is not on the shelf" for name in needed if name not in shipped()]
-    away += [f"first: {each}" for each in needed_first(command)]
+    away += [f"first: {earlier}" for earlier in needed_first(command)]
     away += [f"{DIGIT}: a digit that you draw"] if DIGIT in command else []
     return f"  ({'; '.join(away)})" if away else ""
 
@@ -207,10 +207,10 @@ def draw(command: str, folder: Path, run: Run, *, fresh: bool) -> Shown:
     """
     words, name = shlex.split(command), figure_file(command)
     stem = name or "".join(c if c.isalnum() else "-" for c in " ".join(words[1:]))
-    picture, kept = folder / name if name else None, folder / f"{stem}.txt"
+    picture, text_file = folder / name if name else None, folder / f"{stem}.txt"
     fresh = fresh and words[1] not in ("train", "compare")
-    if not fresh and kept.is_file() and (picture is None or picture.is_file()):
-        return Shown(picture, kept.read_text(encoding="utf-8"))
+    if not fresh and text_file.is_file() and (picture is None or picture.is_file()):
+        return Shown(picture, text_file.read_text(encoding="utf-8"))
     if DIGIT in words and not (folder / DIGIT).is_file():
         _draw_digit(folder / DIGIT)
     named = ["-o", name] if name and "-o" not in words else []
@@ -218,7 +218,7 @@ def draw(command: str, folder: Path, run: Run, *, fresh: bool) -> Shown:
         text = run([*words[1:], *named], folder)
     except UserError as error:  # such as a missing model: other commands go on
         return Shown(None, str(error), failed=True)
-    kept.write_text(text, encoding="utf-8")
+    text_file.write_text(text, encoding="utf-8")
     return Shown(picture, text)
 
 
@@ -239,7 +239,7 @@ def page_of(deck: Deck, slides: Sequence[Slide], shown: dict[str, Shown]) -> str
         slides: The slides to show.
         shown: The result of each of their commands, by command.
     """
-    from regard.explain.page import escaped
+    from regard.explain import escaped
     from regard_lectures.slides import Slide as Section
     from regard_lectures.slides import slides_page
 
@@ -259,7 +259,7 @@ def page_of(deck: Deck, slides: Sequence[Slide], shown: dict[str, Shown]) -> str
 
 
 def _body(shown: Shown) -> str:
-    from regard.explain.page import escaped
+    from regard.explain import escaped
 
     if shown.picture is None:
         text = "\n".join(escaped(line) for line in shown.text.rstrip().splitlines())

@@ -13,8 +13,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from regard.draw import read_regular
 from regard.errors import InputError
-from regard.runtime.files import read_regular
 from regard_lectures.lectures import Deck, Slide
 
 LARGEST = 20_000_000

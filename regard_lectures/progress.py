@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from regard.train.log import TrainingProgress
+from regard.train import TrainingProgress
 
 OnStep = Callable[[float, int], None]
 """Called after each step, with its loss and how many tokens it read."""

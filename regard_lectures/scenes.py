@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.draw.labels import visible
-from regard.explain.names import in_words
+from regard.draw import visible
+from regard.explain import in_words
 from regard_lectures.steps import Steps
 
 Vector = npt.NDArray[Any]
@@ -113,8 +113,8 @@ def _dot_product(left: Vector, right: Vector, total: float, digits: int = 2) -> 
     parts = [
         f"{written(a)}·{_bracketed(b, digits)}" for a, b in zip(left[:3], right[:3], strict=True)
     ]
-    rest = " + …" if len(left) > 3 else ""
-    return f"{' + '.join(parts)}{rest} = {written(total)}"
+    ellipsis = " + …" if len(left) > 3 else ""
+    return f"{' + '.join(parts)}{ellipsis} = {written(total)}"
 
 
 def scenes_of(steps: Steps) -> list[Scene]:
@@ -135,11 +135,11 @@ def shown_keys(steps: Steps) -> list[int]:
     count = len(steps.keys)
     if count <= MOST_WORDS:
         return list(range(count))
-    kept = [] if steps.cross else [steps.row]
-    kept += np.flatnonzero(~steps.mask[steps.row])[:1].tolist()
+    keys = [] if steps.cross else [steps.row]
+    keys += np.flatnonzero(~steps.mask[steps.row])[:1].tolist()
     by_weight = np.argsort(-steps.weights[steps.row], kind="stable").tolist()
-    kept += [place for place in by_weight if place not in kept]
-    return sorted(kept[:MOST_WORDS])
+    keys += [key for key in by_weight if key not in keys]
+    return sorted(keys[:MOST_WORDS])
 
 
 class _SceneMaker:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.draw.colours import Colours, diverging
-from regard.explain.page import escaped, fill_template
+from regard.draw import Colours, diverging
+from regard.explain import escaped, fill_template
 from regard_lectures.scenes import Scene, SceneRow, Vector, written
 
 CELLS = 16
@@ -36,12 +36,12 @@ class Slide:
     body: str
 
 
-def slides_page(heading: str, place: str, slides: Sequence[Slide], start: int = 1) -> str:
+def slides_page(heading: str, subtitle: str, slides: Sequence[Slide], start: int = 1) -> str:
     """The text of a complete, self-contained HTML page.
 
     Args:
         heading: The heading.
-        place: A short description beside the heading.
+        subtitle: A short description beside the heading.
         slides: The sections, in order.
         start: The section to open at, from 1.
     """
@@ -53,7 +53,7 @@ def slides_page(heading: str, place: str, slides: Sequence[Slide], start: int = 
         "slides",
         package="regard_lectures",
         heading=escaped(heading),
-        place=escaped(place),
+        subtitle=escaped(subtitle),
         slides=sections,
         list=_list(slides),
     )
@@ -132,8 +132,8 @@ def _vector(values: Vector, reach: float) -> str:
     if len(numbers) > CELLS // 2:  # a narrow screen shows fewer cells
         drawn = numbers[:STRIP]
         bars = "".join(
-            f'<rect x="{place}" width="1.02" height="1" fill="{colour(value, reach)}"/>'
-            for place, value in enumerate(drawn)
+            f'<rect x="{index}" width="1.02" height="1" fill="{colour(value, reach)}"/>'
+            for index, value in enumerate(drawn)
         )
         few = " class=short" if len(numbers) <= CELLS else ""
         strip = (
@@ -145,9 +145,9 @@ def _vector(values: Vector, reach: float) -> str:
 
 def _bar(share: float, *, signed: bool) -> str:
     """A bar that starts at the left, or in the middle if some bars are negative."""
-    zero, room = (50, 50) if signed else (0, 100)
-    left = zero + min(0.0, share) * room
+    zero, scale = (50, 50) if signed else (0, 100)
+    left = zero + min(0.0, share) * scale
     return (
         f'<div class="track" style="--zero:{zero}%"><b style="left:{left:.2f}%;'
-        f'width:{abs(share) * room:.2f}%"></b></div>'
+        f'width:{abs(share) * scale:.2f}%"></b></div>'
     )

@@ -21,10 +21,9 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.explain.look import find_word
-from regard.layers import Tap
-from regard.layers.tap.product import Product
-from regard.tasks.trace import Trace
+from regard.explain import find_word
+from regard.layers import Product, Tap
+from regard.tasks import Trace
 
 Array = npt.NDArray[np.float32]
 PARTS = {"encoder": "encoder.self", "decoder": "decoder.self", "cross": "decoder.cross"}
@@ -120,7 +119,7 @@ class Steps:
             matrices: Whether to include W_Q, W_K, W_V and W_O; None: if they have at most
                 `MOST_NUMBERS` numbers.
         """
-        size = sum(each.size for each in self.matrices.values())
+        size = sum(matrix.size for matrix in self.matrices.values())
         with_matrices = size <= MOST_NUMBERS if matrices is None else matrices
         q_projected, k_projected = self.projections or (None, None)
         arrays = {
@@ -255,11 +254,11 @@ def record(
     settings: dict[str, Any] = {"decode": decode, "allow_unknown": False}
     searched = model.config.has_target and target is None
     if searched:  # decode a target first, then run source and target in one pass
-        target = task.trace(model, text, Tap(), target=None, **settings).written or ""
+        target = task.trace(model, text, Tap(), target=None, **settings).output or ""
     layer = next(
-        each
-        for each in model.modules()
-        if getattr(each, "name", "") == site and hasattr(each, "matrices")
+        module
+        for module in model.modules()
+        if getattr(module, "name", "") == site and hasattr(module, "matrices")
     )
     tap, entered = _Recorder(site), []
     hook = layer.register_forward_pre_hook(lambda _, given: entered.append(given))
@@ -269,7 +268,7 @@ def record(
         hook.remove()
     assert tap.product is not None
     x, context = entered[-1]
-    tokens, keys = (tuple(each) for each in trace.pieces[_stack(site)])
+    tokens, keys = (tuple(labels) for labels in trace.pieces[_stack(site)])
     memory = context.memory.x if layer.cross else None
     row, note, whole = _find(tokens, _words(trace, _stack(site)), word)
     notes = [note, "" if searched else trace.note]
@@ -332,22 +331,24 @@ def _numbers(
 def _matrices(layer: Any, head: int, group: int) -> dict[str, Tensor]:
     """W_Q, W_K, W_V of this head in the orientation of x W, W_O of all heads, and the biases."""
     width = layer.head_dim
-    own, shared = (slice(number * width, (number + 1) * width) for number in (head, group))
-    found = {"w_q": layer.query.weight[own].T}
+    head_rows, group_rows = (
+        slice(number * width, (number + 1) * width) for number in (head, group)
+    )
+    matrices = {"w_q": layer.query.weight[head_rows].T}
     keys = layer.key_value.weight[: layer.kv_heads * width]
     values = layer.key_value.weight[layer.kv_heads * width :]
-    found["w_k"] = keys[shared].T
+    matrices["w_k"] = keys[group_rows].T
     if layer.own_values:
-        found |= {"w_v": values[shared].T, "w_o": layer.out.weight.T}
+        matrices |= {"w_v": values[group_rows].T, "w_o": layer.out.weight.T}
     if layer.query.bias is not None:
-        found["b_q"] = layer.query.bias[own]
+        matrices["b_q"] = layer.query.bias[head_rows]
     if layer.key_value.bias is not None:
-        found["b_k"] = layer.key_value.bias[: layer.kv_heads * width][shared]
+        matrices["b_k"] = layer.key_value.bias[: layer.kv_heads * width][group_rows]
         if layer.own_values:
-            found["b_v"] = layer.key_value.bias[layer.kv_heads * width :][shared]
+            matrices["b_v"] = layer.key_value.bias[layer.kv_heads * width :][group_rows]
     if getattr(layer.out, "bias", None) is not None:
-        found["b_o"] = layer.out.bias
-    return found
+        matrices["b_o"] = layer.out.bias
+    return matrices
 
 
 def _what_changed(layer: Any, x: Tensor, q: Tensor, head: int) -> str:
@@ -363,14 +364,14 @@ def _what_changed(layer: Any, x: Tensor, q: Tensor, head: int) -> str:
     return f"q and k are those that meet in the product: after x W they are {' and '.join(ways)}."
 
 
-def _alike(one: Tensor, other: Tensor) -> bool:
+def _alike(first: Tensor, second: Tensor) -> bool:
     """Whether two tensors are equal up to rounding."""
-    return torch.allclose(one, other, rtol=1e-4, atol=1e-5 * float(other.abs().max()) + 1e-6)
+    return torch.allclose(first, second, rtol=1e-4, atol=1e-5 * float(second.abs().max()) + 1e-6)
 
 
 def _array(values: Tensor) -> Array:
-    found: Array = values.detach().float().cpu().numpy().copy()
-    return found
+    array: Array = values.detach().float().cpu().numpy().copy()
+    return array
 
 
 def _words(trace: Trace, stack: str) -> tuple[Sequence[str], Sequence[int]]:
@@ -394,7 +395,7 @@ def _find(
         word: A word, a token, or a token's index; empty for the last word.
     """
     names, index = words
-    last_of = {number: place for place, number in enumerate(index)}
+    last_of = {number: position for position, number in enumerate(index)}
     if not word:
         spoken = [number for number in last_of if any(map(str.isalnum, names[number]))]
         plain = [number for number in spoken if not names[number].startswith(("<", "["))]
@@ -421,7 +422,9 @@ def _find(
 
 def _pieces(tokens: Sequence[str], word: str, index: Sequence[int], number: int) -> tuple[str, str]:
     """A note on the tokens of a word of several tokens, and the word; empty for one token."""
-    pieces = [token for token, each in zip(tokens, index, strict=True) if each == number]
+    pieces = [
+        token for token, word_number in zip(tokens, index, strict=True) if word_number == number
+    ]
     if len(pieces) == 1:
         return "", ""
     said = " · ".join(piece.strip("▁ ") for piece in pieces)

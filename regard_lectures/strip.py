@@ -12,8 +12,21 @@ from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from regard.draw.colours import ACCENT, INK, MUTED, RULE
-from regard.draw.sheet import DPI, HEIGHT, WIDTH, Sheet, points, shorten, style, text_width, wrap
+from regard.draw import (
+    ACCENT,
+    DPI,
+    HEIGHT,
+    INK,
+    MUTED,
+    RULE,
+    WIDTH,
+    Sheet,
+    points,
+    shorten,
+    style,
+    text_width,
+    wrap,
+)
 from regard_lectures.scenes import Scene, SceneRow, Vector, written
 from regard_lectures.slides import CELLS, STRIP, colour, is_deep
 
@@ -33,8 +46,8 @@ def draw_strip(heading: str, scenes: Sequence[Scene]) -> Figure:
         sheet = Sheet(min(COLUMNS, len(scenes)) * WIDTH, down * HEIGHT)
         for number, scene in enumerate(scenes):
             row, column = divmod(number, COLUMNS)
-            place = column * WIDTH, row * HEIGHT
-            Painter(sheet, place).paint(scene, heading, f"{number + 1} / {len(scenes)}")
+            corner = column * WIDTH, row * HEIGHT
+            Painter(sheet, corner).paint(scene, heading, f"{number + 1} / {len(scenes)}")
     return sheet.figure
 
 
@@ -74,11 +87,11 @@ class Painter:
 
     Args:
         sheet: The sheet to draw on.
-        place: Left and top of the scene, which takes 1280×720 pixels.
+        corner: Left and top of the scene, which takes 1280×720 pixels.
     """
 
-    def __init__(self, sheet: Sheet, place: tuple[float, float] = (0, 0)) -> None:
-        self.axes: Axes = sheet.axes(*place, WIDTH, HEIGHT)
+    def __init__(self, sheet: Sheet, corner: tuple[float, float] = (0, 0)) -> None:
+        self.axes: Axes = sheet.axes(*corner, WIDTH, HEIGHT)
         self.axes.set(xlim=(0, WIDTH), ylim=(HEIGHT, 0))
         self.axes.spines[:].set_color(RULE)
         self.boxes: list[Rectangle] = []
@@ -90,8 +103,8 @@ class Painter:
         self.text((EDGE, 18), shorten(heading, width - 90, 18), 18, MUTED)
         self.text((WIDTH - EDGE, 18), count, 18, MUTED, "right")
         formula = scene.formula
-        room = width - text_width(formula, 30) - 40
-        beside = text_width(scene.title, TITLE, "bold") <= room
+        title_width = width - text_width(formula, 30) - 40
+        beside = text_width(scene.title, TITLE, "bold") <= title_width
         for line in wrap(scene.title, width, TITLE, "bold")[:1]:
             self.text((EDGE, 50), line, TITLE, weight="bold")
         below = 50 if beside else 92
@@ -139,25 +152,25 @@ class Painter:
         if row.lead:
             self.text((left, middle), higher(row.lead), TEXT - 2, MUTED, "left", "center")
         left += lead
-        right = WIDTH - EDGE - (NUMBER if any(each.number for each in scene.rows) else 0)
+        right = WIDTH - EDGE - (NUMBER if any(other.number for other in scene.rows) else 0)
         if row.values is not None:
             self.vector(row.values, scene.reach, (left, top + 2, right - left, height - 4),
                         faded=row.role == "masked")  # fmt: skip
         elif row.bar is not None:
-            zero, room = (0.5, 0.5) if scene.signed else (0.0, 1.0)
+            zero, scale = (0.5, 0.5) if scene.signed else (0.0, 1.0)
             wide = right - left - 20
-            begin = left + (zero + min(0.0, row.bar) * room) * wide
+            begin = left + (zero + min(0.0, row.bar) * scale) * wide
             self.box(left + zero * wide, top + 4, 1, height - 8, MUTED)
-            self.box(begin, top + 9, abs(row.bar) * room * wide, height - 18, BAR)
+            self.box(begin, top + 9, abs(row.bar) * scale * wide, height - 18, BAR)
         if row.number:
-            place = WIDTH - EDGE, middle
-            self.text(place, row.number, TEXT, ink if row.role else INK, "right", "center")
+            corner = WIDTH - EDGE, middle
+            self.text(corner, row.number, TEXT, ink if row.role else INK, "right", "center")
 
     def vector(
-        self, values: Vector, reach: float, place: tuple[float, float, float, float], *, faded: bool
+        self, values: Vector, reach: float, box: tuple[float, float, float, float], *, faded: bool
     ) -> None:
         """Draw the first values as coloured cells and, if there are more, all as a strip below."""
-        left, top, width, height = place
+        left, top, width, height = box
         numbers = [float(value) for value in values]
         count = min(CELLS, len(numbers))
         while count > 4 and width / count < 56:  # room for a sign and three digits
@@ -185,7 +198,7 @@ class Painter:
 
     def text(
         self,
-        place: tuple[float, float],
+        position: tuple[float, float],
         text: str,
         size: float,
         ink: str = INK,
@@ -194,7 +207,7 @@ class Painter:
         weight: str = "normal",
     ) -> None:
         """Draw a line of text in front of all rectangles."""
-        self.axes.text(*place, text, fontsize=points(size), color=ink, ha=across, va=down,
+        self.axes.text(*position, text, fontsize=points(size), color=ink, ha=across, va=down,
                        weight=weight, zorder=5)  # fmt: skip
 
 
@@ -205,4 +218,4 @@ def higher(text: str) -> str:
         >>> higher("e^−0.52 / 3")
         'e⁻⁰·⁵² / 3'
     """
-    return re.sub(r"\^(−?[\d.]*\d)", lambda found: found[1].translate(HIGHER), text)
+    return re.sub(r"\^(−?[\d.]*\d)", lambda match: match[1].translate(HIGHER), text)

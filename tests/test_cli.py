@@ -87,7 +87,7 @@ def test_prefix_and_sampling(regard) -> None:
 @pytest.mark.parametrize(
     ("words", "helps"),
     [
-        (["translate"], ["DIR"]),
+        (["translate"], ["MODEL"]),
         (["translate", "nowhere", "x"], ["nowhere", "`regard ls` lists them"]),
         (["translate", "tiny/translate", ""], ["an empty text"]),
         (["translate", "tiny/translate", "The zebra sleeps."], ["zebra", "--allow-unknown"]),
@@ -159,9 +159,9 @@ def test_unequal_files_always_stop(regard, tmp_path: Path) -> None:
 
 
 def test_look_refuses_an_empty_text_in_its_own_name(regard) -> None:
-    found = regard("look", "tiny/translate", "")
-    assert found.code == 2
-    assert "look: got an empty text" in found.err
+    result = regard("look", "tiny/translate", "")
+    assert result.code == 2
+    assert "look: got an empty text" in result.err
 
 
 def test_look_draws_and_says_what(regard, tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_translating_imports_what_it_needs_and_looks_for_garbage_seldom_until_th
     said, *modules = ran.stdout.splitlines()
     assert said == "Ein Hund."
     needless = [name for name in modules if f"{name}.".startswith(tuple(
-        f"{one}." for one in NOT_FOR_TRANSLATING))]  # fmt: skip
+        f"{package}." for package in NOT_FOR_TRANSLATING))]  # fmt: skip
     assert needless == []
 
 
@@ -319,17 +319,17 @@ def test_too_long_a_pair_is_refused_by_eval_and_heads(regard, tmp_path: Path) ->
 
 def test_scores_of_foreign_text_say_so_and_exit_1(regard, tmp_path: Path) -> None:
     (tmp_path / "p.tsv").write_text("Bonjour le monde\tHallo Welt\nThe dog sleeps.\tDer Hund.\n")
-    found = regard("eval", TINY, "--data", "p.tsv")
-    assert found.code == 0
-    assert "50.0% of the sources" in found.out
+    result = regard("eval", TINY, "--data", "p.tsv")
+    assert result.code == 0
+    assert "50.0% of the sources" in result.out
     (tmp_path / "p.tsv").write_text("Bonjour le monde\tDer Hund schläft.\n")
-    found = regard("eval", TINY, "--data", "p.tsv")
-    assert found.code == 1
-    assert "100.0% of the sources, 0.0% of the targets" in found.out
-    assert "100% of the words of the sources" in found.err
-    found = regard("eval", TINY, "--data", "p.tsv", "--json", "--allow-unknown")
-    assert (found.code, found.err) == (0, "")
-    assert json.loads(found.out)["unknown"] == {"source": 1.0, "target": 0.0}
+    result = regard("eval", TINY, "--data", "p.tsv")
+    assert result.code == 1
+    assert "100.0% of the sources, 0.0% of the targets" in result.out
+    assert "100% of the words of the sources" in result.err
+    result = regard("eval", TINY, "--data", "p.tsv", "--json", "--allow-unknown")
+    assert (result.code, result.err) == (0, "")
+    assert json.loads(result.out)["unknown"] == {"source": 1.0, "target": 0.0}
 
 
 def test_a_stream_is_one_line_of_what_is_said_without_it(regard) -> None:

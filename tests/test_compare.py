@@ -35,23 +35,23 @@ def test_models_are_compared_continued_and_asked(regard, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         compare.compare([*TWO, *SMALL], tmp_path / "both", quiet=True)
     monkeypatch.setattr(compare, "train", train)
-    kept = (tmp_path / "both" / "tiny-recurrent-model.dim=16" / "metrics.jsonl").read_bytes()
-    found = regard("compare", *TWO, *SMALL, "-o", "both", "--quiet")
-    assert (found.code, found.err) == (0, "")
-    assert found.out.splitlines()[0].split("  ")[0] == "model"
-    assert [line.split("  ")[0] for line in found.out.splitlines()[1:]] == TWO
+    metrics = (tmp_path / "both" / "tiny-recurrent-model.dim=16" / "metrics.jsonl").read_bytes()
+    result = regard("compare", *TWO, *SMALL, "-o", "both", "--quiet")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[0].split("  ")[0] == "model"
+    assert [line.split("  ")[0] for line in result.out.splitlines()[1:]] == TWO
     again = (tmp_path / "both" / "tiny-recurrent-model.dim=16" / "metrics.jsonl").read_bytes()
-    assert again == kept, "a finished model is not trained again"
+    assert again == metrics, "a finished model is not trained again"
 
     page = (tmp_path / "both" / "compare.html").read_text()
-    assert all(each in page for each in TWO)
+    assert all(values in page for values in TWO)
     assert "decoder.0.cross" in page
     assert (tmp_path / "both" / "compare.png").stat().st_size > 10_000
     results = json.loads(regard("compare", "both", "--json").out)["results"]
     assert list(results) == TWO
-    for each in results.values():
-        assert [step for step, _ in each["curve"]] == [2, 4]
-        assert sum(count for _, count, _ in each["by_length"]) == 10
+    for values in results.values():
+        assert [step for step, _ in values["curve"]] == [2, 4]
+        assert sum(count for _, count, _ in values["by_length"]) == 10
     said = regard("compare", "both", "--text", "1 2 3")
     assert said.out.startswith("1 2 3\n  tiny/recurrent model.dim=16: ")
     assert compare.read_comparison("both").translations(["1 2 3"]).keys() == set(TWO)
@@ -66,9 +66,9 @@ def test_a_listed_comparison_has_names_and_common_overrides():
     ]  # fmt: skip
     assert overrides == ["train.steps=7"]
     recipes = load_recipes(entries, overrides)
-    assert {each.train.steps for each in recipes.values()} == {7}
-    assert {each.data.longest for each in recipes.values()} == {50}
-    assert [each.model.family for each in recipes.values()] == [
+    assert {recipe.train.steps for recipe in recipes.values()} == {7}
+    assert {recipe.data.longest for recipe in recipes.values()} == {50}
+    assert [recipe.model.family for recipe in recipes.values()] == [
         "seq2seq", "seq2seq", "convs2s", "transformer",
     ]  # fmt: skip
     assert recipes["one fixed vector"].model.attention == "none"
@@ -88,14 +88,14 @@ def test_a_listed_comparison_has_names_and_common_overrides():
 )
 def test_recipes_that_cannot_be_compared_are_refused(entries, told):
     with pytest.raises(InputError, match=told):
-        load_recipes({each: each for each in entries})
+        load_recipes({entry: entry for entry in entries})
 
 
 def test_bleu_is_counted_by_tens_of_words():
     pairs = [Pair("a " * words, "x y z w v") for words in (1, 10, 11, 20, 35)]
-    found = bleu_by_length(pairs, ["x y z w v"] * 4 + ["other"])
-    assert [(most, count) for most, count, _ in found] == [(10, 2), (20, 2), (40, 1)]
-    assert [round(bleu) for *_, bleu in found] == [100, 100, 0]
+    rows = bleu_by_length(pairs, ["x y z w v"] * 4 + ["other"])
+    assert [(most, count) for most, count, _ in rows] == [(10, 2), (20, 2), (40, 1)]
+    assert [round(bleu) for *_, bleu in rows] == [100, 100, 0]
 
 
 def test_what_is_no_comparison_is_refused(regard, tmp_path):
@@ -112,6 +112,6 @@ def test_data_without_test_sentences_is_refused_before_the_training(regard, tmp_
     (tmp_path / "pairs.tsv").write_text("".join(f"a {n}\tb {n}\n" for n in range(9)))
     files = ("data.kind=files", "data.train=pairs.tsv", "data.held_out=2", "train.steps=4",
              "train.batch_tokens=200")  # fmt: skip
-    found = regard("compare", *TWO, *files, "-o", "both")
-    is_refused(found, "data without test sentences", "data.held_out_test")
+    result = regard("compare", *TWO, *files, "-o", "both")
+    is_refused(result, "data without test sentences", "data.held_out_test")
     assert not (tmp_path / "both").exists()

@@ -10,7 +10,7 @@ import pytest
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import parse_columns
 from regard.runs.load import recipe_of_run
-from regard.runs.start import continued
+from regard.runs.start import with_model_of_run
 from tests.commands import is_refused
 
 ROWS = [(f"this film number {n} is {('good', 'bad')[n % 2]}", ("pos", "neg")[n % 2])
@@ -48,12 +48,12 @@ def test_a_run_remembers_its_columns_and_eval_takes_others(regard, caplog):
     assert trained.code == 0, trained.err
     assert "first line of reviews.csv taken as names of columns: id, body, stars" in caplog.text
     assert recipes.load("run/recipe.yaml").data.columns == parse_columns(named)
-    own = json.loads(regard("eval", "run", "--data", "reviews.csv", "--json").out)
-    assert own["examples"] == 24
+    scores = json.loads(regard("eval", "run", "--data", "reviews.csv", "--json").out)
+    assert scores["examples"] == 24
     is_refused(regard("eval", "run", "--data", "usual.csv"), "none is called body")
     other = ("data.text=sentence", "data.label=label")
     again = json.loads(regard("eval", "run", *other, "--data", "usual.csv", "--json").out)
-    assert (again["examples"], again["accuracy"]) == (24, own["accuracy"])
+    assert (again["examples"], again["accuracy"]) == (24, scores["accuracy"])
     is_refused(regard("eval", "run", *other), "no --data")
     is_refused(regard("eval", "run", "--data", "usual.csv", "train.steps=3"), "data.KEY=COLUMN")
     resumed = regard(
@@ -71,16 +71,16 @@ def test_heads_takes_the_columns_of_its_data(regard, tmp_path, monkeypatch):
     Path("b.tsv").write_text("Satz\tid\tAntwort\n" + "The dog sleeps.\t7\tDer Hund schläft.\n" * 3)
     is_refused(regard("heads", "tiny/translate", "--data", "b.tsv"), "add data.source=Satz")
     named = ("data.source=Satz", "data.target=Antwort")
-    one = regard("heads", "tiny/translate", *named, "--data", "b.tsv", "--json")
+    result = regard("heads", "tiny/translate", *named, "--data", "b.tsv", "--json")
     two = regard("heads", "tiny/translate", "--data", "a.tsv", "--json")
-    assert (one.code, one.out) == (0, two.out), one.err
+    assert (result.code, result.out) == (0, two.out), result.err
     is_refused(regard("heads", "tiny/translate", *named), "no --data")
 
 
 @pytest.mark.usefixtures("reviews")
 def test_data_check_and_sample_read_as_a_training_would(regard):
-    found = regard("data", "check", "usual.csv")
-    assert (found.code, found.out.splitlines()) == (0, [
+    result = regard("data", "check", "usual.csv")
+    assert (result.code, result.out.splitlines()) == (0, [
         "first line of usual.csv taken as names of columns: id, sentence, label; text from "
         "sentence; not used: id",
         "24 examples can be used",
@@ -107,10 +107,10 @@ def test_an_older_run_keeps_its_first_line_when_it_is_resumed():
         text = recipes.dump(now)
         old = recipe_of_run(text.replace("  header: null\n", line), "recipe.yaml")
         assert old.data.header is False
-        assert recipes.changed(old, continued(now, old)) == []
+        assert recipes.changed(old, with_model_of_run(now, old)) == []
         new = recipe_of_run(text, "recipe.yaml")
         assert new.data.header is None
-        assert recipes.changed(new, continued(now, new)) == []
+        assert recipes.changed(new, with_model_of_run(now, new)) == []
 
 
 def test_an_older_mixture_keeps_the_first_lines_of_its_files():
@@ -119,10 +119,10 @@ def test_an_older_mixture_keeps_the_first_lines_of_its_files():
     text = recipes.dump(now)
     old = recipe_of_run(text.replace("      header: null\n", ""), "r.yaml")
     assert old.data.parts["a"].header is False
-    assert recipes.changed(old, continued(now, old)) == []
+    assert recipes.changed(old, with_model_of_run(now, old)) == []
     new = recipe_of_run(text, "r.yaml")
     assert new.data.parts["a"].header is None
-    assert recipes.changed(new, continued(now, new)) == []
+    assert recipes.changed(new, with_model_of_run(now, new)) == []
 
 
 def test_data_check_refuses_what_does_not_fit_without_a_traceback(regard, tmp_path):

@@ -80,7 +80,7 @@ def test_everything_a_page_shows_works(
     page: str, regard: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     names: dict[str, object] = {}
-    found = 0
+    examples = 0
     monkeypatch.syspath_prepend(tmp_path)
     for language, file, text in blocks(page):
         if file:
@@ -89,12 +89,12 @@ def test_everything_a_page_shows_works(
         elif language == "sh":
             for line in filter(None, text.splitlines()):
                 run_line(line, regard)
-                found += 1
+                examples += 1
         elif language == "python":
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(text, page, "exec", dont_inherit=True), names)  # noqa: S102 (our own)
-                found += 1
-    assert found
+                examples += 1
+    assert examples
 
 
 def test_blocks_that_are_not_run_are_right_as_far_as_that_can_be_told() -> None:
@@ -149,16 +149,14 @@ def test_the_site_is_built_without_a_warning_and_asks_nothing_of_the_network(tmp
         loaded = (
             r"""<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=["']?((?:https?:)?//[^"' >]+)"""
         )
-        found = re.findall(loaded, page.read_text()) if page.suffix == ".html" else []
-        found += re.findall(
+        addresses = re.findall(loaded, page.read_text()) if page.suffix == ".html" else []
+        addresses += re.findall(
             r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')]+)""", page.read_text()
         )
-        assert not found, f"{page.name}: {found}"
+        assert not addresses, f"{page.name}: {addresses}"
     api = (tmp_path / "site" / "api").glob("*.html")
     names = "".join(page.read_text() for page in api)
-    own = {name for name, value in vars(layers).items()
-           if getattr(value, "__module__", "").startswith("regard.layers")}  # fmt: skip
-    for name in {*public, *own} - {"__version__"}:
+    for name in {*public, *layers.__all__} - {"__version__", "POSITIONS"}:
         assert f'id="regard.{name}"' in names or f'id="regard.layers.{name}"' in names, name
 
 

@@ -25,7 +25,7 @@ SLOW = {"regard.watch.watching"}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each in SLOW)) for each in MODULES]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MODULES]
 )
 def test_the_examples_in_docstrings_are_true(name):
     module = importlib.import_module(name)
@@ -34,10 +34,10 @@ def test_the_examples_in_docstrings_are_true(name):
 
 def test_there_are_examples_at_all():
     finder = doctest.DocTestFinder()
-    found = [
+    examples = [
         test
         for name in MODULES
         if name.startswith("regard.layers")
         for test in finder.find(importlib.import_module(name))
     ]
-    assert sum(bool(test.examples) for test in found) >= 5
+    assert sum(bool(test.examples) for test in examples) >= 5

@@ -123,10 +123,12 @@ def test_all_are_scored_and_none_of_a_held_out_split_was_seen(regard, run):
 def test_of_a_file_what_was_seen_and_what_is_too_long_is_said(regard, run):
     folder = run("pairs")
     p = load(folder / "run")
-    held = p.task.examples(p.recipe, _own())["test"]
-    outside = {pair.source for pair in (*held, *p.task.examples(p.recipe, _own("valid"))["valid"])}
+    test_pairs = p.task.examples(p.recipe, _own())["test"]
+    outside = {
+        pair.source for pair in (*test_pairs, *p.task.examples(p.recipe, _own("valid"))["valid"])
+    }
     seen = [pair for pair in PAIRS if pair[0] not in outside][:30]
-    new = [(pair.source, pair.target) for pair in held]
+    new = [(pair.source, pair.target) for pair in test_pairs]
     long = [("a " * 40, "x"), ("a", "x" * 40)]
     (folder / "test.tsv").write_text(tsv([*new, *((a.title(), b) for a, b in seen), *long]))
     lines = regard("eval", "run", "--data", "test.tsv", "--allow-unknown").out.splitlines()
@@ -202,10 +204,10 @@ def test_of_plain_text_passages_are_scored(regard, run, kind):
     [whole] = rows(said)
     assert whole["scored"] == whole["of"] > 20
     assert whole["in_training"]["about"] == 0
-    [some] = rows(regard("eval", "run", "--json", "--limit", "7"))
-    assert (some["scored"], some["of"]) == (7, whole["of"])
-    assert some["tokens"] <= 7 * 25 < whole["tokens"]
-    assert "beyond --limit 7" in next(iter(some["left_out"]))
+    [limited] = rows(regard("eval", "run", "--json", "--limit", "7"))
+    assert (limited["scored"], limited["of"]) == (7, whole["of"])
+    assert limited["tokens"] <= 7 * 25 < whole["tokens"]
+    assert "beyond --limit 7" in next(iter(limited["left_out"]))
     assert "scored 7 of " in regard("eval", "run", "--limit", "7").out
     [same] = rows(regard("eval", "run", "--json", "--limit", "100000"))
     assert same == whole
@@ -222,9 +224,9 @@ def test_texts_that_are_cut_off_are_counted(regard, run):
     assert "examples were in the training data of this model" in said[-1]
     [row] = rows(regard("eval", "run", "--data", "test.tsv", "--limit", "4", "--json"))
     assert (row["scored"], row["of"], row["examples"]) == (4, 14, 4)
-    [own] = rows(regard("eval", "run", "--json"))
-    assert own["in_training"]["about"] == 0
-    assert own["scored"] == own["examples"] > 5
+    [scores] = rows(regard("eval", "run", "--json"))
+    assert scores["in_training"]["about"] == 0
+    assert scores["scored"] == scores["examples"] > 5
 
 
 def _labelled():
@@ -244,15 +246,15 @@ def test_a_model_without_a_record_is_scored_as_before(regard, run):
 
 def test_the_record_stays_with_the_model(regard, run):
     folder = run("pairs")
-    one, two = sorted((folder / "run" / "checkpoints").iterdir())
-    record = (two / "seen.bin").read_bytes()
-    assert (one / "seen.bin").read_bytes() == record
+    first, second = sorted((folder / "run" / "checkpoints").iterdir())
+    record = (second / "seen.bin").read_bytes()
+    assert (first / "seen.bin").read_bytes() == record
     load(folder / "run").save(folder / "copy", store="int8")
     assert regard("export", "run", "--store", "fp16", "-o", "half").code == 0
     again = regard("train", "recipe.yaml", "-o", "run", "--resume", "-q", "train.steps=3")
     assert again.code == 0, again.err
-    for place in ("copy", "half", "run/checkpoints/00000003"):
-        assert (folder / place / "seen.bin").read_bytes() == record
+    for model_name in ("copy", "half", "run/checkpoints/00000003"):
+        assert (folder / model_name / "seen.bin").read_bytes() == record
     damaged = folder / "copy" / "seen.bin"
     damaged.write_bytes(record[:-1] + b"\xff")
     is_refused(regard("eval", "copy"), "seen.bin: checksum differs")

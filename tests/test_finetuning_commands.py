@@ -69,7 +69,7 @@ def test_a_bert_is_given_a_head_and_answers(regard, theirs, tmp_path, task):
     scores = [
         json.loads(done(regard("eval", "run", "--json", *more))) for more in ((), ("--data", file))
     ]
-    assert [each.pop("set") for each in scores] == ["valid", file]
+    assert [scored.pop("set") for scored in scores] == ["valid", file]
     assert scores[0] == scores[1]
     assert scores[0]["examples"] == 12
     assert 0 <= scores[0][MEASURES[task]] <= 100
@@ -112,8 +112,8 @@ def test_a_gpt_2_goes_on_learning_from_a_text_file(regard, theirs, tmp_path):
     before, after = load("gpt2"), load("run")
     assert not torch.equal(after.model.embed.weight, before.model.embed.weight)
     losses = [
-        json.loads(done(regard("eval", place, "--data", "my.txt", "--json")))["loss"]
-        for place in ("gpt2", "run")
+        json.loads(done(regard("eval", model_name, "--data", "my.txt", "--json")))["loss"]
+        for model_name in ("gpt2", "run")
     ]
     assert losses[1] < losses[0] - 0.1
     assert "held out: " in done(regard("eval", "run"))
@@ -129,8 +129,8 @@ def test_a_recipe_from_nothing_leaves_sizes_and_tokens_to_the_folder(regard, the
     start = (f"start.folder={theirs / 'gpt2'}", "data.kind=text", "data.files=[my.txt]")
     done(regard("train", "tiny/generate", *start, *GPT[1:], *SHORT, "-o", "run"))
     before, after = load(theirs / "gpt2"), load("run")
-    kept = [each.model.config.model_dump(include=SIZES) for each in (before, after)]
-    assert kept[0] == kept[1]
+    sizes = [pipeline.model.config.model_dump(include=SIZES) for pipeline in (before, after)]
+    assert sizes[0] == sizes[1]
     assert after.recipe.decode.temperature == 0.8  # the rest is the recipe's
     assert after.vocabulary.to_json() == before.vocabulary.to_json()
 

@@ -42,42 +42,42 @@ def test_digits_that_were_held_out_are_read(pipeline):
 
 def test_digits_drawn_by_hand_are_read(pipeline):
     drawn = drawings()
-    found = pipeline.classify([image for _, image in drawn])
-    right = [digit == best.label for (digit, _), (best, *_) in zip(drawn, found, strict=True)]
+    labels = pipeline.classify([image for _, image in drawn])
+    right = [digit == best.label for (digit, _), (best, *_) in zip(drawn, labels, strict=True)]
     assert sum(right) >= 17
 
 
 def test_classify_reads_paths(regard, digits_run, files):
-    place = str(digits_run)
-    found = regard("classify", place, *files)
-    assert found.code == 0
-    assert [line.split("\t")[0] for line in found.out.splitlines()] == ["0", "1", "2", "3"]
-    top = regard("classify", place, files[0], "--top", "3").out.split()
+    model_name = str(digits_run)
+    result = regard("classify", model_name, *files)
+    assert result.code == 0
+    assert [line.split("\t")[0] for line in result.out.splitlines()] == ["0", "1", "2", "3"]
+    top = regard("classify", model_name, files[0], "--top", "3").out.split()
     assert top[0] == "0"
     assert len(top) == 6
-    rows = [json.loads(line) for line in regard("classify", place, *files, "--json").out.split("\n")
-            if line]  # fmt: skip
+    lines = regard("classify", model_name, *files, "--json").out.splitlines()
+    rows = [json.loads(line) for line in lines if line]
     assert [row["file"] for row in rows] == files
     assert set(rows[0]["classes"]) == set(CLASSES)
     assert sum(rows[0]["classes"].values()) == pytest.approx(1)
-    few = json.loads(regard("classify", place, files[0], "--json", "--top", "2").out)
+    few = json.loads(regard("classify", model_name, files[0], "--json", "--top", "2").out)
     assert len(few["classes"]) == 2
-    assert regard("classify", place, files[3], "--precision", "int8").out.startswith("3")
-    is_refused(regard("classify", place, files[0], "--top", "0"), "--top")
+    assert regard("classify", model_name, files[3], "--precision", "int8").out.startswith("3")
+    is_refused(regard("classify", model_name, files[0], "--top", "0"), "--top")
 
 
 def test_a_pipe_gives_a_path_a_line_and_a_dash_is_one_image(regard, digits_run, files, tmp_path):
-    place = str(digits_run)
+    model_name = str(digits_run)
     data = (tmp_path / files[2]).read_bytes()
-    assert regard("classify", place, "-", feed=data).out.startswith("2\t")
-    assert json.loads(regard("classify", place, "-", "--json", feed=data).out)["file"] == "-"
+    assert regard("classify", model_name, "-", feed=data).out.startswith("2\t")
+    assert json.loads(regard("classify", model_name, "-", "--json", feed=data).out)["file"] == "-"
     (tmp_path / "text.txt").write_text("words\n")
     lines = [files[0], "", "none.png", files[1], "text.txt", "."]
     for words, feed in ((("--input", "list"), ""), ((), "\n".join(lines) + "\n")):
         (tmp_path / "list").write_text("\n".join(lines) + "\n")
-        found = regard("classify", place, *words, feed=feed.encode())
-        assert found.code == 0
-        assert [line.split("\t")[0] for line in found.out.splitlines()] == [
+        result = regard("classify", model_name, *words, feed=feed.encode())
+        assert result.code == 0
+        assert [line.split("\t")[0] for line in result.out.splitlines()] == [
             "0",
             "",
             "",
@@ -85,11 +85,11 @@ def test_a_pipe_gives_a_path_a_line_and_a_dash_is_one_image(regard, digits_run, 
             "",
             "",
         ]
-        said = found.err.splitlines()
+        said = result.err.splitlines()
         assert [line.split(":")[1] for line in said] == [" line 3", " line 5", " line 6"]
         assert "none.png: no such file" in said[0]
     (tmp_path / "list").write_text("none.png\n")
-    strict = regard("classify", place, "--input", "list", "--strict")
+    strict = regard("classify", model_name, "--input", "list", "--strict")
     assert strict.code == 2
     assert "line 1: none.png: no such file" in strict.err
 
@@ -120,10 +120,10 @@ def test_a_text_is_never_taken_for_a_file(regard, tmp_path):
 
 
 def test_what_images_do_not_have_is_refused(regard, digits_run, files, pipeline):
-    place = str(digits_run)
-    is_refused(regard("fill", place, files[0]), "cannot fill", "it can classify, embed")
-    is_refused(regard("words", place, "a", "--in", "a b"), "a model of images")
-    is_refused(regard("tokens", place, "a b"), "a model of images")
+    model_name = str(digits_run)
+    is_refused(regard("fill", model_name, files[0]), "cannot fill", "it can classify, embed")
+    is_refused(regard("words", model_name, "a", "--in", "a b"), "a model of images")
+    is_refused(regard("tokens", model_name, "a b"), "a model of images")
     with pytest.raises(InputError, match="one that reads text"):
         _ = pipeline.vocabulary
     with pytest.raises(InputError, match="batch x channels x height x width"):
@@ -137,13 +137,13 @@ def test_python_takes_what_the_command_takes_and_arrays(pipeline, tmp_path):
     image.save(tmp_path / "one.png")
     items = [tmp_path / "one.png", str(tmp_path / "one.png"), image, np.asarray(image)]
     several = pipeline.classify(items)
-    for item, found in zip(items, several, strict=True):
-        assert found[0].label == "1"
-        assert [each.label for each in pipeline.classify(item, 2)] == [
-            each.label for each in found[:2]
+    for item, labels in zip(items, several, strict=True):
+        assert labels[0].label == "1"
+        assert [label.label for label in pipeline.classify(item, 2)] == [
+            label.label for label in labels[:2]
         ]
     batch = torch.from_numpy(np.stack([np.asarray(image)] * 2))[:, None]
-    assert [found[0].label for found in pipeline.classify(batch)] == ["1", "1"]
+    assert [labels[0].label for labels in pipeline.classify(batch)] == ["1", "1"]
     vectors = pipeline.embed(items)
     assert vectors.shape == (4, 64)
     assert pipeline.embed(image, pool="cls").shape == (64,)
@@ -155,8 +155,8 @@ def test_logits_take_pixels_as_the_reader_gives_them(pipeline):
     read = reader.collate(reader.read([image for _, image in drawn]))
     logits = pipeline.logits(read.values)
     assert logits.shape == (6, 10)
-    found = pipeline.classify([image for _, image in drawn])
-    for row, classes in zip(logits.softmax(1), found, strict=True):
+    labels = pipeline.classify([image for _, image in drawn])
+    for row, classes in zip(logits.softmax(1), labels, strict=True):
         assert CLASSES[int(row.argmax())] == classes[0].label
         assert float(row.max()) == pytest.approx(classes[0].probability, abs=1e-5)
 
@@ -166,22 +166,22 @@ def test_near_images_are_found(regard, digits_run, tmp_path):
     for number, (digit, image) in enumerate(drawings()):
         names.append(f"{digit}-{number}.png")
         image.save(tmp_path / names[-1])
-    found = regard("embed", str(digits_run), *names, "--near", "0-0.png", "--top", "2", "--json")
-    rows = [json.loads(line) for line in found.out.splitlines()]
+    result = regard("embed", str(digits_run), *names, "--near", "0-0.png", "--top", "2", "--json")
+    rows = [json.loads(line) for line in result.out.splitlines()]
     assert [row["file"][0] for row in rows] == ["0", "0"]
     assert rows[0]["closeness"] == pytest.approx(1, abs=1e-5)
 
 
 def test_look_draws_the_row_of_the_class_token(regard, digits_run, files, tmp_path, pipeline):
     for ending in ("png", "svg", "html"):
-        found = regard("look", str(digits_run), files[3], "-o", f"map.{ending}")
-        assert (found.code, found.out) == (0, "3\n")
-        assert f"map.{ending} shows encoder layer" in found.err
+        result = regard("look", str(digits_run), files[3], "-o", f"map.{ending}")
+        assert (result.code, result.out) == (0, "3\n")
+        assert f"map.{ending} shows encoder layer" in result.err
     with Image.open(tmp_path / "map.png") as drawn:
         assert drawn.size == (1280, 720)
     assert "data:image/png;base64," in (tmp_path / "map.html").read_text()
-    one = regard("look", str(digits_run), files[3], "-o", "m.png", "--layer", "2", "--head", "1")
-    assert "encoder layer 3, head 2 (self): encoder.2.self.1" in one.err
+    single = regard("look", str(digits_run), files[3], "-o", "m.png", "--layer", "2", "--head", "1")
+    assert "encoder layer 3, head 2 (self): encoder.2.self.1" in single.err
     for kind in ("self", "grid", "positions"):
         assert regard("look", str(digits_run), files[3], "-o", "k.png", "--kind", kind).code == 0
     is_refused(regard("look", str(digits_run), files[3], "--word", "9,9"), "--word", "0,0 0,1")
@@ -194,15 +194,15 @@ def test_look_draws_the_row_of_the_class_token(regard, digits_run, files, tmp_pa
     reader = pipeline.processor.source
     pipeline.model.hidden(reader.collate(reader.read([tmp_path / files[3]])), tap)
     recorded = tap.records["encoder.1.self.weights"][0, 2, 0]  # of [CLS]
-    assert np.allclose(choice.map.seen(2)[0], recorded, atol=1e-6)
+    assert np.allclose(choice.map.matrix(2)[0], recorded, atol=1e-6)
     assert seen.choose(word="1,2").row == 1 + 4 + 2
     assert seen.picture.grid == (4, 4)
 
 
 def test_a_map_stands_beside_its_test(regard, digits_run, files):
-    place = str(digits_run)
-    found = regard("look", place, files[3], "-o", "m.png", "--kind", "rollout", "--json")
-    row = json.loads(found.out)
+    model_name = str(digits_run)
+    result = regard("look", model_name, files[3], "-o", "m.png", "--kind", "rollout", "--json")
+    row = json.loads(result.out)
     assert (row["class"], row["map"], row["query"], row["grid"]) == (
         "3",
         "rollout",
@@ -212,72 +212,76 @@ def test_a_map_stands_beside_its_test(regard, digits_run, files):
     assert np.sum(row["weights"]) + np.sum(row["before_patches"]) == pytest.approx(1, abs=1e-4)
     assert (row["test"]["hidden"], len(row["test"]["random"])) == (3, 5)
     words = "--hide", "0.25", "--fill", "blur", "--draws", "2", "--seed", "1", "--original"
-    found = regard("look", place, files[3], "-o", "m.html", *words)
-    assert "Hiding the 4 of 16 patches looked at most changes P(3)" in found.err
-    assert "patches" not in regard("look", place, files[3], "-o", "m.png", "--hide", "0").err
-    is_refused(regard("look", place, files[3], "--hide", "0.7"), "--hide", "at most 0.5")
-    is_refused(regard("look", place, files[3], "--kind", "rollout", "--head", "1"), "--head")
-    is_refused(regard("look", place), "no input")
-    is_refused(regard("look", place, files[3], "--test"), "--test and an input")
+    result = regard("look", model_name, files[3], "-o", "m.html", *words)
+    assert "Hiding the 4 of 16 patches looked at most changes P(3)" in result.err
+    assert "patches" not in regard("look", model_name, files[3], "-o", "m.png", "--hide", "0").err
+    is_refused(regard("look", model_name, files[3], "--hide", "0.7"), "--hide", "at most 0.5")
+    is_refused(regard("look", model_name, files[3], "--kind", "rollout", "--head", "1"), "--head")
+    is_refused(regard("look", model_name), "no input")
+    is_refused(regard("look", model_name, files[3], "--test"), "--test and an input")
     is_refused(regard("look", "tiny/translate", "--test"), "a model of images")
     words = "--knock-out", "encoder.3.self.1", "--layer", "3", "--head", "1", "--json"
-    gone = regard("look", place, files[3], "-o", "m.png", *words)
+    gone = regard("look", model_name, files[3], "-o", "m.png", *words)
     assert np.sum(json.loads(gone.out)["weights"]) == 0
 
 
 def test_the_maps_of_many_images_are_tested(regard, digits_run, files, tmp_path):
-    place = str(digits_run)
+    model_name = str(digits_run)
     words = "--test", "--pairs", "60", "--kind", "rollout"
-    found = regard("look", place, *words, "-o", "t.png")
-    assert "60 images, 3 of 16 patches hidden" in found.out
-    assert "the maps pass" in found.out
-    row = json.loads(regard("look", place, *words, "--json").out)
+    result = regard("look", model_name, *words, "-o", "t.png")
+    assert "60 images, 3 of 16 patches hidden" in result.out
+    assert "the maps pass" in result.out
+    row = json.loads(regard("look", model_name, *words, "--json").out)
     assert row["drop"]["most"]["mean"] > row["drop"]["random"]["high"]
     assert row["most_minus_random"]["low"] > 0
     assert len(row["tests"]) == 60
     (tmp_path / "list.tsv").write_text("".join(f"{name}\t{name[0]}\n" for name in files))
-    own = json.loads(regard("look", place, "--test", "--data", "list.tsv", "--json").out)
-    assert (own["images"], own["map"]) == (4, "encoder layer 4, mean over heads (self)")
+    listed = json.loads(regard("look", model_name, "--test", "--data", "list.tsv", "--json").out)
+    assert (listed["images"], listed["map"]) == (4, "encoder layer 4, mean over heads (self)")
 
 
 def test_eval_heads_plan_and_ls_know_it(regard, digits_run, files, tmp_path):
-    place = str(digits_run)
-    scored = json.loads(regard("eval", place, "--json").out)
+    model_name = str(digits_run)
+    scored = json.loads(regard("eval", model_name, "--json").out)
     assert (scored["set"], scored["examples"]) == ("test", 364)
     assert scored["accuracy"] > 94
     assert set(scored["by_label"]) == set(CLASSES)
     assert "unknown" not in scored
-    assert json.loads(regard("eval", place, "--split", "valid", "--json").out)["examples"] == 160
-    is_refused(regard("eval", place, "--split", "tset"), "one of train, valid, test")
+    assert (
+        json.loads(regard("eval", model_name, "--split", "valid", "--json").out)["examples"] == 160
+    )
+    is_refused(regard("eval", model_name, "--split", "tset"), "one of train, valid, test")
     (tmp_path / "list.tsv").write_text("".join(f"{name}\t{name[0]}\n" for name in files))
-    own = json.loads(regard("eval", place, "--data", "list.tsv", "--json").out)
-    assert (own["examples"], own["accuracy"]) == (4, 100)
-    assert "recall" in regard("eval", place).out
+    scores = json.loads(regard("eval", model_name, "--data", "list.tsv", "--json").out)
+    assert (scores["examples"], scores["accuracy"]) == (4, 100)
+    assert "recall" in regard("eval", model_name).out
 
-    heads = regard("heads", place, "--pairs", "8")
+    heads = regard("heads", model_name, "--pairs", "8")
     assert "over 8 images" in heads.out
     assert "in nats per image" in heads.out
-    rows = list(map(json.loads, regard("heads", place, "--pairs", "8", "--json").out.splitlines()))
+    rows = list(
+        map(json.loads, regard("heads", model_name, "--pairs", "8", "--json").out.splitlines())
+    )
     assert len(rows) == 16
     for row in rows:  # patches of 2 x 2 pixels, 4 x 4 of them
         assert row["distance"] == pytest.approx(2 * row["patches"])
         assert 0 < row["patches"] < 3 * 2**0.5
-    assert regard("heads", place, "--pairs", "8", "-o", "heads.svg").code == 0
+    assert regard("heads", model_name, "--pairs", "8", "-o", "heads.svg").code == 0
     is_refused(regard("heads", "tiny/translate", "-o", "heads.svg"), "a model of images")
-    gone = regard("classify", place, files[0], "--knock-out", "encoder.0.self.1", "--json")
+    gone = regard("classify", model_name, files[0], "--knock-out", "encoder.0.self.1", "--json")
     assert json.loads(gone.out)["classes"] != json.loads(
-        regard("classify", place, files[0], "--json").out
+        regard("classify", model_name, files[0], "--json").out
     )["classes"]  # fmt: skip
 
-    planned = json.loads(regard("plan", place, "--flops", "1e12", "--json").out)
+    planned = json.loads(regard("plan", model_name, "--flops", "1e12", "--json").out)
     assert planned["parameters"]["total"] == sum(
-        each.numel() for each in load(digits_run).model.parameters()
+        parameter.numel() for parameter in load(digits_run).model.parameters()
     )
     assert planned["length"] == 17
     assert planned["parameters"]["patch_embedding"] == 4 * 64 + 64
     assert "images of 8 x 8 in patches of 2 x 2: 17 tokens" in regard("plan", "tiny/digits").out
     listed = regard("ls", str(digits_run.parent), "--json").out.splitlines()
-    assert any(json.loads(line)["name"] == place for line in listed)
+    assert any(json.loads(line)["name"] == model_name for line in listed)
 
 
 def test_it_is_saved_and_loaded_as_it_is(pipeline, tmp_path):
@@ -313,14 +317,14 @@ def test_nearest_images_of_a_folder(digits_run, tmp_path, regard):
         next((tmp_path / "drawn").glob("7*")).read_bytes()[:80]
     )
     near = sorted((tmp_path / "drawn").glob("7-*.png"))[0]
-    found = regard("embed", str(digits_run), "drawn", "--near", str(near), "--top", "3")
-    assert found.code == 0
-    lines = found.out.splitlines()
+    result = regard("embed", str(digits_run), "drawn", "--near", str(near), "--top", "3")
+    assert result.code == 0
+    lines = result.out.splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("1.000")
     assert near.name in lines[0]
-    assert "broken.png" in found.err
-    assert "cut.png" in found.err
+    assert "broken.png" in result.err
+    assert "cut.png" in result.err
     (tmp_path / "empty").mkdir()
     nothing = regard("embed", str(digits_run), "empty", "--near", str(near))
     is_refused(nothing, "a folder without images")
@@ -331,7 +335,7 @@ def test_eval_draws_the_confusion_matrix(digits_run, tmp_path, regard):
     matrix = json.loads((tmp_path / "scores" / "confusion.json").read_text())["test"]
     scores = json.loads((tmp_path / "scores" / "scores.json").read_text())[0]
     assert matrix["classes"] == list("0123456789")
-    right = sum(row[place] for place, row in enumerate(matrix["counts"]))
+    right = sum(row[index] for index, row in enumerate(matrix["counts"]))
     whole = sum(map(sum, matrix["counts"]))
     assert scores["accuracy"] == pytest.approx(100 * right / whole)
     with Image.open(tmp_path / "scores" / "confusion.png") as picture:
@@ -339,8 +343,8 @@ def test_eval_draws_the_confusion_matrix(digits_run, tmp_path, regard):
 
 
 def test_data_that_is_not_there_is_named_with_what_to_type(regard):
-    found = regard("data", "check", "nothere")
-    is_refused(found, "nothere: no such file or folder", "a folder or file of images")
-    found = regard("train", "own/images", "-o", "run")
-    is_refused(found, "images: no such file or folder", "data.folder=FOLDER")
+    result = regard("data", "check", "nothere")
+    is_refused(result, "nothere: no such file or folder", "a folder or file of images")
+    result = regard("train", "own/images", "-o", "run")
+    is_refused(result, "images: no such file or folder", "data.folder=FOLDER")
     is_refused(regard("look", "tiny/translate", "--test"), "tiny/translate", "a model of images")

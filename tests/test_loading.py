@@ -41,11 +41,11 @@ sys.addaudithook(_count)  # sees every file that Python opens, by whatever way
 def openings(folder: Path) -> Iterator[dict[str, int]]:
     """How often each file below a folder is opened in the body."""
     global _openings
-    _openings, found = Counter(), {}
+    _openings, counts = Counter(), {}
     try:
-        yield found
+        yield counts
         below = [name for name in [*_openings] if Path(name).is_relative_to(folder)]
-        found |= {str(Path(name).relative_to(folder)): _openings[name] for name in below}
+        counts |= {str(Path(name).relative_to(folder)): _openings[name] for name in below}
     finally:
         _openings = None
 
@@ -92,24 +92,24 @@ USED = ("manifest.json", "config.json", "model.safetensors", "tokenizer.json", "
 @pytest.mark.parametrize("best", [1, 2, 3])
 def test_of_a_run_each_file_of_the_best_is_opened_once_and_its_optimizer_never(tmp_path, best):
     run = run_of(tmp_path, [1, 2, 3], best)
-    with openings(run / "checkpoints") as found:
+    with openings(run / "checkpoints") as counts:
         loaded = load(run)
     assert torch.equal(loaded.logits(IDS), model_of().logits(IDS))
     asked = {"00000003/manifest.json", "00000003/training.json"}  # which is the best
-    assert found == dict.fromkeys({f"{best:08d}/{name}" for name in USED} | asked, 1)
+    assert counts == dict.fromkeys({f"{best:08d}/{name}" for name in USED} | asked, 1)
 
 
 def test_of_a_checkpoint_each_file_is_opened_once(tmp_path):
     folder = run_of(tmp_path, [1], 1) / "checkpoints" / "00000001"
-    with openings(folder) as found:
+    with openings(folder) as counts:
         load(folder)
-    assert found == dict.fromkeys(USED, 1)
-    with openings(folder) as found, pytest.raises(InputError, match="takes ids"):
+    assert counts == dict.fromkeys(USED, 1)
+    with openings(folder) as counts, pytest.raises(InputError, match="takes ids"):
         vocabulary(folder)
-    assert found == dict.fromkeys(("manifest.json", "config.json", "tokenizer.json"), 1)
-    with openings(folder) as found:
+    assert counts == dict.fromkeys(("manifest.json", "config.json", "tokenizer.json"), 1)
+    with openings(folder) as counts:
         outline(str(folder))
-    assert found == dict.fromkeys(("config.json", "recipe.yaml"), 1)
+    assert counts == dict.fromkeys(("config.json", "recipe.yaml"), 1)
 
 
 def test_a_changed_optimizer_is_no_matter_for_use_but_a_cut_one_is(tmp_path):
@@ -146,14 +146,14 @@ def test_a_changed_config_is_noticed_though_it_is_read_first(tmp_path):
 
 
 def test_of_a_hugging_face_folder_each_file_is_opened_once(theirs):
-    with openings(theirs) as found:
+    with openings(theirs) as counts:
         loaded = load(theirs)
-    assert found == dict.fromkeys([file.name for file in theirs.iterdir()], 1)
+    assert counts == dict.fromkeys([file.name for file in theirs.iterdir()], 1)
     assert torch.equal(loaded.logits(IDS), model_of().logits(IDS))
-    with openings(theirs) as found:
+    with openings(theirs) as counts:
         vocabulary(theirs)
     names = ("config.json", "tokenizer.json", "tokenizer_config.json")
-    assert found == dict.fromkeys(names, 1)
+    assert counts == dict.fromkeys(names, 1)
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
@@ -161,17 +161,17 @@ def test_of_parts_in_other_bits_each_is_opened_once(theirs, tmp_path, kind):
     for file in theirs.glob("*.json"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     whole = safetensors.torch.load_file(theirs / "model.safetensors")
-    names, places = sorted(whole), {}
+    names, weight_map = sorted(whole), {}
     for number, part in enumerate((names[:9], names[9:])):
         file = f"model-{number}.safetensors"
         tensors = {name: whole[name].to(kind) for name in part}
         safetensors.torch.save_file(tensors, tmp_path / file)
-        places |= dict.fromkeys(part, file)
+        weight_map |= dict.fromkeys(part, file)
     index = tmp_path / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": places}))
-    with openings(tmp_path) as found:
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    with openings(tmp_path) as counts:
         loaded = load(tmp_path)
-    assert found == dict.fromkeys([file.name for file in tmp_path.iterdir()], 1)
+    assert counts == dict.fromkeys([file.name for file in tmp_path.iterdir()], 1)
     rounded = {
         name: tensor.to(kind).float() for name, tensor in model_of().model.state_dict().items()
     }
@@ -181,11 +181,11 @@ def test_of_parts_in_other_bits_each_is_opened_once(theirs, tmp_path, kind):
 
 def test_the_averaged_checkpoints_are_opened_once_each(tmp_path):
     run_of(tmp_path, [1, 2, 3], 1)
-    with openings(tmp_path) as found:
+    with openings(tmp_path) as counts:
         weights = checkpoint.last_weights(tmp_path, checkpoint.AveragedSteps(2, 1), 3)
     assert len(weights) == 2
-    assert set(found.values()) == {1}
-    assert {Path(name).parent.name for name in found} == {"00000001", "00000002"}
+    assert set(counts.values()) == {1}
+    assert {Path(name).parent.name for name in counts} == {"00000001", "00000002"}
 
 
 SIZED = {"dim": 512, "heads": 8, "layers": 8, "hidden": 2048}

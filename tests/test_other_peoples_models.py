@@ -29,12 +29,12 @@ def add_tokenizer(folder, specials, post=None, vocab=VOCAB):
     trainer = trainers.WordLevelTrainer(vocab_size=vocab, special_tokens=specials)
     inner.train_from_iterator(TEXTS, trainer)
     if post:
-        symbols = [(each, inner.token_to_id(each)) for each in specials]
+        symbols = [(special, inner.token_to_id(special)) for special in specials]
         inner.post_processor = processors.TemplateProcessing(single=post, special_tokens=symbols)
     inner.save(str(folder / "tokenizer.json"))
     names = {"<pad>": "pad_token", "<s>": "bos_token", "</s>": "eos_token", "<unk>": "unk_token",
              "<mask>": "mask_token"}  # fmt: skip
-    settings = {names[each]: each for each in specials}
+    settings = {names[special]: special for special in specials}
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
@@ -73,12 +73,12 @@ def test_logits_of_padded_rows_are_those_of_each_text_alone_and_theirs(gpt, side
     for row, text in enumerate(texts):
         where = slice(4 - len(text), 4) if side == "left" else slice(0, len(text))
         ids[row, where], mask[row, where] = torch.tensor(text), 1
-    found = p.logits(ids, mask=mask)
-    assert not found[~mask.bool()].any()
-    places = (mask.cumsum(1) - 1).clamp(min=0)
+    logits = p.logits(ids, mask=mask)
+    assert not logits[~mask.bool()].any()
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
     with torch.no_grad():
-        expected = theirs(ids, attention_mask=mask, position_ids=places).logits
-    torch.testing.assert_close(found[mask.bool()], expected[mask.bool()], rtol=0, atol=1e-4)
+        expected = theirs(ids, attention_mask=mask, position_ids=positions).logits
+    torch.testing.assert_close(logits[mask.bool()], expected[mask.bool()], rtol=0, atol=1e-4)
     for text, row in zip(texts, p.logits(texts), strict=True):
         torch.testing.assert_close(row, p.logits(text), rtol=0, atol=1e-5)
 
@@ -90,8 +90,8 @@ def test_ids_give_ids_as_theirs_do(tmp_path, name):
     add_tokenizer(tmp_path / name, ["<pad>", "<s>", "</s>", "<unk>"])
     p = regard.load(tmp_path / name)
     prompts = [[5, 6, 7], [8], [9, 10, 11, 12, 13]]
-    found = p.generate(prompts, max_length=8)
-    for prompt, ids in zip(prompts, found, strict=True):
+    continuations = p.generate(prompts, max_length=8)
+    for prompt, ids in zip(prompts, continuations, strict=True):
         expected = theirs.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False)
         said = expected[0, len(prompt) :].tolist()
         assert ids == said[: said.index(2) if 2 in said else None]
@@ -128,13 +128,15 @@ def test_a_bert_fills_and_embeds(tmp_path):
     specials = ["<pad>", "<s>", "</s>", "<unk>", "<mask>"]
     add_tokenizer(tmp_path / "bert", specials, post="<s> $A </s>")
     p = regard.load(tmp_path / "bert")
-    [found] = p.fill("the [MASK] sat", count=3)
+    [fillings] = p.fill("the [MASK] sat", count=3)
     ids = torch.tensor([p.vocabulary.source.template(
         p.vocabulary.source.encode_with_specials("the <mask> sat"))])  # fmt: skip
     with torch.no_grad():
         expected = theirs(ids).logits[0, 2].softmax(-1).topk(3)
         hidden = theirs.bert(ids).last_hidden_state
-    assert [each.probability for each in found] == pytest.approx(expected.values.tolist(), abs=1e-5)
+    assert [filling.probability for filling in fillings] == pytest.approx(
+        expected.values.tolist(), abs=1e-5
+    )
     text = "the cat sat"
     mean = p.embed(text, normalise=False)
     assert mean.shape == hidden.shape[-1:]
@@ -152,10 +154,10 @@ def test_a_classifier_names_its_classes(tmp_path):
     ids = torch.tensor([p.vocabulary.source.template(p.vocabulary.source.encode("the cat"))])
     with torch.no_grad():
         expected = theirs(ids).logits[0].softmax(-1)
-    found = p.classify("the cat")
-    assert found[0].label == f"LABEL_{int(expected.argmax())}"
-    assert found[0].probability == pytest.approx(float(expected.max()), abs=1e-5)
-    assert p.classify(["the cat", "a dog"])[0][0].label == found[0].label
+    labels = p.classify("the cat")
+    assert labels[0].label == f"LABEL_{int(expected.argmax())}"
+    assert labels[0].probability == pytest.approx(float(expected.max()), abs=1e-5)
+    assert p.classify(["the cat", "a dog"])[0][0].label == labels[0].label
 
 
 def test_without_a_tokenizer_only_text_is_refused(tmp_path):
@@ -200,8 +202,8 @@ def test_an_exported_folder_is_read_by_transformers_tokenizer_and_all(gpt, tmp_p
     ids = tokenizer("the cat sat")["input_ids"]
     assert ids == p.vocabulary.source.encode("the cat sat")
     with torch.no_grad():
-        found, expected = (each(torch.tensor([ids])).logits for each in (model, theirs))
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        logits, expected = (network(torch.tensor([ids])).logits for network in (model, theirs))
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
     again = regard.load(tmp_path / "out")
     assert again.generate("the cat", max_length=5) == p.generate("the cat", max_length=5)
     with pytest.raises(InputError, match="is not empty"):
@@ -213,19 +215,21 @@ def test_heads_of_a_gpt_are_summarised_on_texts_or_their_ids(tmp_path):
     add_tokenizer(tmp_path / "gpt2", ["<pad>", "<s>", "</s>", "<unk>"])
     p = regard.load(tmp_path / "gpt2")
     texts = ["the cat sat on the mat", "a dog", "the cat"] * 8
-    found = p.heads(texts)
-    assert [each.head for each in found] == p.model.heads()
+    summaries = p.heads(texts)
+    assert [summary.head for summary in summaries] == p.model.heads()
     ids = [p.vocabulary.source.encode(text) for text in texts]
-    assert p.heads(ids) == found
+    assert p.heads(ids) == summaries
     # the effect by hand: the mean over all tokens of all texts
     last = p.model.heads()[-1]
     losses = []
     for tap in (None, Tap(edits=[knock_out(last)])):
         with torch.no_grad():
             logits = [p.model(Ragged.of([row[:-1]]), tap).log_softmax(1) for row in ids]
-        chosen = [each[range(len(row) - 1), row[1:]] for each, row in zip(logits, ids, strict=True)]
+        chosen = [
+            table[range(len(row) - 1), row[1:]] for table, row in zip(logits, ids, strict=True)
+        ]
         losses.append(-float(torch.cat(chosen).mean()))
-    assert found[-1].effect == pytest.approx(losses[1] - losses[0], abs=1e-6)
+    assert summaries[-1].effect == pytest.approx(losses[1] - losses[0], abs=1e-6)
 
 
 def test_many_texts_are_filled_as_each_alone(tmp_path):
@@ -237,10 +241,10 @@ def test_many_texts_are_filled_as_each_alone(tmp_path):
     together = p.fill(texts, count=3)
     assert [len(masks) for masks in together] == [1, 2, 1]
     for text, masks in zip(texts, together, strict=True):
-        for one, other in zip(p.fill(text, count=3), masks, strict=True):
-            assert [each.word for each in one] == [each.word for each in other]
-            chances = [each.probability for each in other]
-            assert [each.probability for each in one] == pytest.approx(chances, abs=1e-6)
+        for fillings, expected in zip(p.fill(text, count=3), masks, strict=True):
+            assert [filling.word for filling in fillings] == [filling.word for filling in expected]
+            chances = [filling.probability for filling in expected]
+            assert [filling.probability for filling in fillings] == pytest.approx(chances, abs=1e-6)
 
 
 def test_ids_alone_are_enough_for_encoders_of_every_kind(tmp_path):
@@ -255,21 +259,21 @@ def test_ids_alone_are_enough_for_encoders_of_every_kind(tmp_path):
         if name == "bert":
             hidden = out.last_hidden_state
             expected = torch.stack([hidden[0].mean(0), hidden[1, :2].mean(0)])
-            found = p.embed(rows, normalise=False)
-            torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
-            torch.testing.assert_close(p.embed(rows[1], normalise=False), found[1])
+            results = p.embed(rows, normalise=False)
+            torch.testing.assert_close(results, expected, rtol=0, atol=1e-4)
+            torch.testing.assert_close(p.embed(rows[1], normalise=False), results[1])
             continue
         if name == "bert-spans":
             expected = torch.stack((out.start_logits, out.end_logits), -1)
         else:
             expected = out.logits
-        found = p.logits(padded, mask=mask)
+        results = p.logits(padded, mask=mask)
         if name != "bert-classes":
             expected = torch.stack([expected[0], expected[1].roll(1, 0)])
             expected[1, 0] = 0
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+        torch.testing.assert_close(results, expected, rtol=0, atol=1e-4)
         as_lists = p.logits(padded.tolist(), mask=mask.tolist())
-        torch.testing.assert_close(as_lists, found)
+        torch.testing.assert_close(as_lists, results)
 
 
 def test_a_mask_beside_texts_of_different_lengths_is_refused(tmp_path):
@@ -301,9 +305,9 @@ def test_a_prompt_that_is_too_long_or_has_too_little_room_is_said(gpt, caplog):
     p.generate("the " * (most - 3), max_length=9)
     assert "only 3 more tokens fit, not 9" in caplog.text
     caplog.clear()
-    found = p.vocabulary.source.encode(p.generate("the " * 4 * most, max_length=4))
+    ids = p.vocabulary.source.encode(p.generate("the " * 4 * most, max_length=4))
     assert f"only the last {most - 4} tokens of the prompt are read" in caplog.text
-    assert len(found) <= 4
+    assert len(ids) <= 4
 
 
 def test_a_mask_beside_one_text_and_numbers_of_numpy(tmp_path):

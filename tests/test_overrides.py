@@ -104,13 +104,13 @@ def test_another_family_and_a_size_of_it_go_together():
 
 
 def test_a_size_beside_a_start_is_refused_by_its_name(regard):
-    found = regard("plan", "own/classify", "start.folder=small/fill", "model.size=large")
-    is_refused(found, "model.dim: got 1024 by model.size: large, expected 256, as in small/fill")
+    result = regard("plan", "own/classify", "start.folder=small/fill", "model.size=large")
+    is_refused(result, "model.dim: got 1024 by model.size: large, expected 256, as in small/fill")
 
 
 def test_plan_says_what_a_size_replaces_once(regard, caplog):
-    found = regard("plan", "tiny/generate", "model.size=mini", "--flops", "1e12")
-    assert "6 layers, 256 wide, 8 heads, 1024 hidden" in found.out
+    result = regard("plan", "tiny/generate", "model.size=mini", "--flops", "1e12")
+    assert "6 layers, 256 wide, 8 heads, 1024 hidden" in result.out
     notice = "model.size=mini replaces dim 192, heads 6, hidden 512 of tiny/generate.yaml"
     assert caplog.messages == [notice]
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from regard.data.images.decoding import decode
-from regard.data.images.listing import Entry
+from regard.data.images.listing import ImageFile
 from regard.data.synthetic.scenes import make_scene
 from regard.inputs.images.reader import ImageReader
 from regard.runs.load import load
@@ -23,9 +23,9 @@ SMALL = ["model.dim=16", "model.heads=2", "model.hidden=16", "model.layers=1", "
 def draw(folder, count, first=0):
     for number in range(first, first + count):
         scene = make_scene(0, 0, number, most=1)
-        place = folder / scene.labels["shape"]
-        place.mkdir(parents=True, exist_ok=True)
-        scene.draw(36).save(place / f"{number:03}.png")
+        class_folder = folder / scene.labels["shape"]
+        class_folder.mkdir(parents=True, exist_ok=True)
+        scene.draw(36).save(class_folder / f"{number:03}.png")
 
 
 @pytest.mark.slow
@@ -56,8 +56,8 @@ def test_a_folder_becomes_a_model_that_classifies_images(regard, tmp_path):
     assert seen["in_training"] == {"about": 54, "of": 60, "unit": "images"}
     few = json.loads(regard("eval", "run", "--data", "shapes", "--limit", "9", "--json").out)
     assert (few["examples"], few["of"], few["in_training"]["of"]) == (9, 61, 9)
-    own = json.loads(regard("eval", "run", "--json").out)
-    assert (own["examples"], own["in_training"]["about"]) == (6, 0)
+    row = json.loads(regard("eval", "run", "--json").out)
+    assert (row["examples"], row["in_training"]["about"]) == (6, 0)
     is_refused(regard(*words), "already holds a run")
     again = [word.replace("steps=4", "steps=6") for word in words]
     assert regard(*again, "--resume").code == 0
@@ -91,20 +91,20 @@ def test_damage_anywhere_in_a_file_is_a_problem_of_that_file_alone(tmp_path):
         file = tmp_path / f"it.{ending}"
         make_scene(0, 0, 1).draw(24).save(file, kind)
         whole = file.read_bytes()
-        entries.append(Entry(f"whole {kind}", whole, "a"))
+        entries.append(ImageFile(f"whole {kind}", whole, "a"))
         for number in range(25):
             data = bytearray(whole)
             for _ in range(dice.randint(1, 8)):
                 data[dice.randrange(len(data))] = dice.randrange(256)
             if number % 5 == 0:
                 del data[dice.randrange(len(data)) :]
-            entries.append(Entry(f"{kind} {number}", bytes(data), "a"))
+            entries.append(ImageFile(f"{kind} {number}", bytes(data), "a"))
     reader = ImageReader(height=16, width=16)
-    found = decode(entries, reader.bytes_of, (3, 16, 16))
-    assert not any(name.startswith("whole") for name in found.problems)
-    assert len(found.problems) > 30
-    assert len(found.entries) + len(found.problems) == len(entries)
-    assert all(len(what) < 200 for what in found.problems.values())
+    decoded = decode(entries, reader.bytes_of, (3, 16, 16))
+    assert not any(name.startswith("whole") for name in decoded.problems)
+    assert len(decoded.problems) > 30
+    assert len(decoded.files) + len(decoded.problems) == len(entries)
+    assert all(len(what) < 200 for what in decoded.problems.values())
     expected = reader.bytes_of(make_scene(0, 0, 1).draw(24))
-    assert np.array_equal(found.values[0], expected)
-    assert Image.fromarray(found.values[0].transpose(1, 2, 0)).size == (16, 16)
+    assert np.array_equal(decoded.values[0], expected)
+    assert Image.fromarray(decoded.values[0].transpose(1, 2, 0)).size == (16, 16)

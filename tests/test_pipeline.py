@@ -57,7 +57,7 @@ def in_8_bits() -> Pipeline:
 @pytest.mark.slow
 def test_in_8_bits_bleu_stays_within_0_3(pipeline: Pipeline, in_8_bits: Pipeline) -> None:
     pairs = pairs_of(pipeline.recipe.data, "valid")[:200]
-    exact, rounded = (each.evaluate(pairs, beam=4) for each in (pipeline, in_8_bits))
+    exact, rounded = (p.evaluate(pairs, beam=4) for p in (pipeline, in_8_bits))
     assert rounded.scores.bleu == pytest.approx(exact.scores.bleu, abs=0.3)
     assert rounded.loss == pytest.approx(exact.loss, abs=0.01)
     assert rounded.loss != exact.loss
@@ -117,18 +117,18 @@ def test_a_look_while_searching_equals_following_its_translation(
     searched = pipeline.look(WIDE.source, beam=beam)
     forced = pipeline.look(WIDE.source, target=searched.target)
     assert [m.site for m in searched.maps] == [m.site for m in forced.maps]
-    for one, two in zip(searched.maps, forced.maps, strict=True):
-        assert (one.queries, one.keys) == (two.queries, two.keys)
-        np.testing.assert_allclose(one.weights, two.weights, atol=1e-5)
-        np.testing.assert_allclose(one.weights.sum(-1), 1, atol=1e-5)
+    for first, second in zip(searched.maps, forced.maps, strict=True):
+        assert (first.queries, first.keys) == (second.queries, second.keys)
+        np.testing.assert_allclose(first.weights, second.weights, atol=1e-5)
+        np.testing.assert_allclose(first.weights.sum(-1), 1, atol=1e-5)
 
 
 def test_rows_are_labelled_with_the_word_they_write(pipeline: Pipeline) -> None:
     cross = pipeline.look("The dog sleeps.").site("decoder.1.cross")
     assert cross.queries == ("Der", "Hund", "schläft", ".", "</s>")
     assert cross.keys == ("The", "dog", "sleeps", ".")
-    own = pipeline.look("The dog sleeps.").site("decoder.1.self")
-    assert own.keys == ("<s>", "Der", "Hund", "schläft", ".")
+    self_map = pipeline.look("The dog sleeps.").site("decoder.1.self")
+    assert self_map.keys == ("<s>", "Der", "Hund", "schläft", ".")
 
 
 def test_knocking_out_changes_the_translation_s_probability(pipeline: Pipeline) -> None:
@@ -208,8 +208,8 @@ def test_scores_of_unknown_words_are_refused_above_half(pipeline: Pipeline) -> N
         FoundProblems, match="57% of the words of the sources, such as zork, blib, blub"
     ):
         pipeline.evaluate(mostly)
-    found = pipeline.evaluate(mostly, allow_unknown=True)
-    assert found.to_json()["unknown"] == {"source": 4 / 7, "target": 0.0}
+    evaluation = pipeline.evaluate(mostly, allow_unknown=True)
+    assert evaluation.to_json()["unknown"] == {"source": 4 / 7, "target": 0.0}
     with pytest.raises(FoundProblems, match="of the targets"):
         pipeline.evaluate([("The dog sleeps.", "zork blub")])
 
@@ -230,23 +230,23 @@ def test_what_is_no_list_of_pairs_is_refused_with_a_limit_too(pipeline: Pipeline
 
 
 def test_evaluation_counts(pipeline: Pipeline) -> None:
-    found = pipeline.evaluate([TIRED, WIDE])
-    assert found.scores.bleu == pytest.approx(100)
-    assert found.scores.exact == 100
-    assert json.dumps(found.to_json())
+    evaluation = pipeline.evaluate([TIRED, WIDE])
+    assert evaluation.scores.bleu == pytest.approx(100)
+    assert evaluation.scores.exact == 100
+    assert json.dumps(evaluation.to_json())
 
 
 @pytest.mark.slow
 def test_head_summaries_describe_every_head(pipeline: Pipeline) -> None:
     pairs = grammar.sample(10, seed=5)
     heads = pipeline.heads(pairs)
-    assert [each.head for each in heads] == pipeline.model.heads()
-    for each in heads:
-        assert 0 <= each.first <= 1
-        assert 0 <= each.previous <= 1
-        assert 0 <= each.positional <= 1
-        assert each.entropy >= 0
-    strongest = max(heads, key=lambda each: each.effect)
+    assert [summary.head for summary in heads] == pipeline.model.heads()
+    for summary in heads:
+        assert 0 <= summary.first <= 1
+        assert 0 <= summary.previous <= 1
+        assert 0 <= summary.positional <= 1
+        assert summary.entropy >= 0
+    strongest = max(heads, key=lambda summary: summary.effect)
     assert strongest.effect > 0.01
     # The same by other means: the loss with that head's columns of the output matrix set to zero.
     plain = pipeline.evaluate(pairs, beam=1).loss

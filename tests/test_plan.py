@@ -11,7 +11,13 @@ import torch
 
 import regard
 from regard.cost.names import RECIPES, published_models
-from regard.cost.plan import PAPER, measure_rate, paper_training_flops, plan, training_flops
+from regard.cost.plan import (
+    PAPER_TRAINING,
+    measure_rate,
+    paper_training_flops,
+    plan,
+    training_flops,
+)
 from regard.errors import InputError
 from regard.inputs.arrays import Ragged
 from regard.models import SIZES, TransformerConfig, build
@@ -35,15 +41,15 @@ def test_every_size_has_a_recipe_of_that_size():
 
 
 def test_base_is_the_papers():
-    found = plan("base", flops=RATE)
-    assert found.without_vocabulary == 44_138_496
-    assert found.total == 44_138_496 + 37_000 * 512
-    assert (found.vocab, found.tokens) == (37_000, 5e9)
+    estimate = plan("base", flops=RATE)
+    assert estimate.without_vocabulary == 44_138_496
+    assert estimate.total == 44_138_496 + 37_000 * 512
+    assert (estimate.vocab, estimate.tokens) == (37_000, 5e9)
     assert plan("big", flops=RATE).total == pytest.approx(213e6, rel=0.02)  # table 3
 
 
 def test_the_published_training_costs_are_reproduced():
-    base, big = (paper_training_flops(*PAPER[size]) for size in ("base", "big"))
+    base, big = (paper_training_flops(*PAPER_TRAINING[size]) for size in ("base", "big"))
     assert base == pytest.approx(3.3e18, rel=0.02)
     assert big == pytest.approx(2.3e19, rel=0.02)
 
@@ -60,7 +66,7 @@ def test_our_count_of_the_papers_trainings_is_the_textbooks(size, dim, hidden, s
     expected = 6 * side * (source + target + products)
     assert training_flops(size, 2 * side, length=length) == pytest.approx(expected, rel=1e-9)
     # Less than what the paper's GPUs could have done, and not absurdly less.
-    assert 0.2 < expected / paper_training_flops(*PAPER[size]) < 0.5
+    assert 0.2 < expected / paper_training_flops(*PAPER_TRAINING[size]) < 0.5
 
 
 def test_the_published_cost_stands_only_beside_the_same_training():
@@ -76,8 +82,8 @@ def test_the_published_cost_stands_only_beside_the_same_training():
 
 
 def test_time_is_flops_over_rate_and_cost_is_time_times_price():
-    found = plan("small", tokens=1e9, flops=2e12, price_per_hour=3.0)
-    values = found.to_json()
+    estimate = plan("small", tokens=1e9, flops=2e12, price_per_hour=3.0)
+    values = estimate.to_json()
     per_token = values["flops_per_token"]
     assert per_token["training"] == 3 * per_token["forward"]
     assert values["hours"] == pytest.approx(per_token["training"] * 1e9 / 2e12 / 3600)
@@ -87,33 +93,33 @@ def test_time_is_flops_over_rate_and_cost_is_time_times_price():
 
 
 def test_the_tokens_are_those_of_the_recipes_steps():
-    found = plan("tiny/copy", ["train.steps=10", "train.accumulate=3"], flops=RATE)
-    assert found.tokens == 10 * 3 * 2048
-    assert "10 steps of 6,144" in found.table()
+    estimate = plan("tiny/copy", ["train.steps=10", "train.accumulate=3"], flops=RATE)
+    assert estimate.tokens == 10 * 3 * 2048
+    assert "10 steps of 6,144" in estimate.table()
 
 
 def test_training_takes_16_bytes_a_parameter_and_activations_grow_with_the_batch():
-    one, two, three = (
+    single, double, triple = (
         plan("small", [f"train.batch_tokens={tokens}"], flops=RATE).training_memory
         for tokens in (3000, 6000, 9000)
     )
-    weights = {part: size for part, size in one.items() if part != "activations"}
+    weights = {part: size for part, size in single.items() if part != "activations"}
     total = plan("small", flops=RATE).total
     assert sum(weights.values()) == 16 * total
-    more = two["activations"] - one["activations"]
-    assert three["activations"] - two["activations"] == more > one["activations"] / 2
+    more = double["activations"] - single["activations"]
+    assert triple["activations"] - double["activations"] == more > single["activations"] / 2
 
 
 def test_inference_holds_the_weights_and_the_buffers_of_a_beam():
-    found = plan("tiny", ["decode.beam=5"], flops=RATE, vocab=50, length=6)
-    model = build(found.recipe.model, 50, 50).eval()
+    estimate = plan("tiny", ["decode.beam=5"], flops=RATE, vocab=50, length=6)
+    model = build(estimate.recipe.model, 50, 50).eval()
     source = Ragged(torch.zeros(6, dtype=torch.int64), (6,))
     state = model.start(
         model.encode(source), rows=5, length=22
     )  # room for twice the source, and 10 more
     tensors = [*state.cache.layers]
     tensors += [tensor for pair in state.memory.projected.values() for tensor in pair]
-    assert found.inference_memory == {
+    assert estimate.inference_memory == {
         "weights": 4 * sum(p.numel() for p in model.parameters()),
         "keys and values": 4 * sum(tensor.numel() for tensor in tensors),
     }
@@ -195,35 +201,35 @@ def test_known_models_have_the_parameters_that_others_count(name, exactly):
 
 
 def test_gpt2s_forward_flops_are_those_of_nanogpt():
-    found = plan("gpt2", flops=RATE)
-    assert found.lengths == (1024,)
-    assert sum(found.forward.values()) * 1024 == 291_648_307_200
+    estimate = plan("gpt2", flops=RATE)
+    assert estimate.lengths == (1024,)
+    assert sum(estimate.forward.values()) * 1024 == 291_648_307_200
     biases = 12 * 11 * 768 + 768  # projections and norms: nanoGPT counts a model without them
-    assert found.total - biases == 124_337_664
+    assert estimate.total - biases == 124_337_664
 
 
 def test_gpt3_costs_what_its_paper_says():
-    found = plan("gpt3", flops=RATE)
-    assert found.total == pytest.approx(174.6e9, rel=1e-3)
-    assert found.tokens == pytest.approx(300e9, rel=1e-4)
-    assert found.published == 3.14e23
+    estimate = plan("gpt3", flops=RATE)
+    assert estimate.total == pytest.approx(174.6e9, rel=1e-3)
+    assert estimate.tokens == pytest.approx(300e9, rel=1e-4)
+    assert estimate.published == 3.14e23
     # They leave out the products of attention, which are 3% at 2,048 tokens.
-    assert found.training_flops / found.published == pytest.approx(1.03, abs=0.005)
+    assert estimate.training_flops / estimate.published == pytest.approx(1.03, abs=0.005)
     assert plan("gpt3", ["model.layers=95"], flops=RATE).published is None
     keys_values = 2 * 96 * 12288 * 2048
-    assert found.inference_memory["keys and values"] == 4 * keys_values
+    assert estimate.inference_memory["keys and values"] == 4 * keys_values
 
 
 def test_an_encoder_computes_logits_of_hidden_tokens_alone_and_remembers_nothing():
-    found = plan("bert-base", flops=RATE)
-    assert found.forward["output"] * 512 == 2 * 77 * 30522 * 768  # 15% of 512
-    assert list(found.inference_memory) == ["weights"]
-    assert found.to_json()["target_length"] is None
+    estimate = plan("bert-base", flops=RATE)
+    assert estimate.forward["output"] * 512 == 2 * 77 * 30522 * 768  # 15% of 512
+    assert list(estimate.inference_memory) == ["weights"]
+    assert estimate.to_json()["target_length"] is None
 
 
 def test_tokens_nobody_published_are_20_a_parameter_and_steps_outvote_them():
-    found = plan("gpt2", flops=RATE)
-    assert (found.tokens, found.tokens_from) == (20 * found.total, "20 a parameter")
+    estimate = plan("gpt2", flops=RATE)
+    assert (estimate.tokens, estimate.tokens_from) == (20 * estimate.total, "20 a parameter")
     told = plan("gpt2", ["train.steps=7"], flops=RATE)
     assert told.tokens == 7 * 8 * 1024
     assert plan("t5-small", flops=RATE).tokens == 1_000_000 * 2048 * (512 + 114)
@@ -237,9 +243,9 @@ def test_a_text_longer_than_the_learned_positions_is_refused():
 
 @pytest.mark.parametrize("name", ["gpt3", "bert-large", "t5-base", "gopher", "roberta-large"])
 def test_the_tables_of_all_families_fit_a_terminal(name):
-    found = plan(name, flops=RATE, price_per_hour=1)
-    assert max(map(len, found.table().splitlines())) <= 100
-    values = json.loads(json.dumps(found.to_json()))
+    estimate = plan(name, flops=RATE, price_per_hour=1)
+    assert max(map(len, estimate.table().splitlines())) <= 100
+    values = json.loads(json.dumps(estimate.to_json()))
     counts = values["parameters"]
     total = counts.pop("total")
     counts.pop("without_embeddings_and_output")
@@ -255,13 +261,13 @@ def test_a_recipe_that_begins_from_a_folder_is_planned_with_the_folders_model(
 
     monkeypatch.setattr(folder, "read_tensors", None)  # weights stay where they are
     start = [f"start.folder={tmp_path / 'bert'}"]
-    found = plan("own/classify", [*start, "model.classes=[bad, good]"], flops=RATE)
+    estimate = plan("own/classify", [*start, "model.classes=[bad, good]"], flops=RATE)
     body = sum(p.numel() for p in theirs.bert.parameters())
     head = (32 * 32 + 32) + (2 * 32 + 2)  # the pooler and two classes
-    assert found.total == body + head
-    assert found.vocab == theirs.config.vocab_size
-    assert found.recipe.model.max_length == 48 == found.lengths[0]
-    assert "(start.folder's)" in found.table()
+    assert estimate.total == body + head
+    assert estimate.vocab == theirs.config.vocab_size
+    assert estimate.recipe.model.max_length == 48 == estimate.lengths[0]
+    assert "(start.folder's)" in estimate.table()
     assert plan("own/classify", start, flops=RATE, vocab=50).vocab == 50
     with pytest.raises(InputError, match="no folder nowhere"):
         plan("own/tag", ["start.folder=nowhere"], flops=RATE)
@@ -270,10 +276,10 @@ def test_a_recipe_that_begins_from_a_folder_is_planned_with_the_folders_model(
 def test_a_run_and_a_shipped_model_are_folders_to_begin_from_too(tmp_path):
     p = regard.load("tiny/translate")
     p.save(tmp_path / "ours")
-    for place in ("tiny/translate", str(tmp_path / "ours")):
-        found = plan("own/translate", [f"start.folder={place}"], flops=RATE)
-        assert found.recipe.model == p.model.config
-        assert found.total == p.parameters
+    for model_name in ("tiny/translate", str(tmp_path / "ours")):
+        estimate = plan("own/translate", [f"start.folder={model_name}"], flops=RATE)
+        assert estimate.recipe.model == p.model.config
+        assert estimate.total == p.parameters
 
 
 def test_a_wrong_override_is_said_as_a_recipe_says_it():
@@ -288,20 +294,20 @@ def test_a_wrong_override_is_said_as_a_recipe_says_it():
 def test_json_has_every_number_and_totals_that_add_up():
     values = json.loads(json.dumps(plan("base", flops=RATE, price_per_hour=1).to_json()))
     counts = values["parameters"]
-    total, rest = counts.pop("total"), counts.pop("without_embeddings_and_output")
-    assert sum(counts.values()) == total > rest
+    total, without_embeddings = counts.pop("total"), counts.pop("without_embeddings_and_output")
+    assert sum(counts.values()) == total > without_embeddings
     for memory in (values["training_bytes"], values["inference_bytes"]):
         whole = memory.pop("total")
         assert whole == sum(memory.values())
-    assert values["flops_per_token"]["rule_6n"] == 6 * rest
+    assert values["flops_per_token"]["rule_6n"] == 6 * without_embeddings
     names = [*values, *counts, *values["flops_per_token"], *values["training_bytes"]]
     assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in names)
 
 
 def test_the_table_is_aligned_and_in_human_units():
-    found = plan("base", flops=RATE, price_per_hour=2.5)
-    text = found.table()
-    assert str(found) == text
+    estimate = plan("base", flops=RATE, price_per_hour=2.5)
+    text = estimate.table()
+    assert str(estimate) == text
     for row in ("parameters 63.1 M", "without embeddings and output 44.1 M",
                 "target embedding the source embedding's matrix", "training 9.53e17 FLOPs",
                 "tokens 5.00 G 100,000 steps of 50,000", "rate 1.00 TFLOP/s --flops",
@@ -337,10 +343,10 @@ def test_a_folder_is_planned_without_its_weights(regard, tmp_path):
     (tmp_path / "run/checkpoints").mkdir(parents=True)
     shutil.copytree(tmp_path / "mine", tmp_path / "run/checkpoints/00000005")
     for name in ("mine", "run"):
-        found = plan(str(tmp_path / name), flops=1e12)
-        assert found.total == p.parameters
-        assert found.vocab == p.vocabulary.target.vocab
-        assert found.tokens == plan("tiny/translate", flops=1e12).tokens
+        estimate = plan(str(tmp_path / name), flops=1e12)
+        assert estimate.total == p.parameters
+        assert estimate.vocab == p.vocabulary.target.vocab
+        assert estimate.tokens == plan("tiny/translate", flops=1e12).tokens
     result = regard("plan", "run", "train.steps=7", "--flops", "1e12", "--json")
     assert json.loads(result.out)["plan"] == "run"
     is_refused(regard("plan", "."), "run")  # a folder of something else
@@ -348,8 +354,8 @@ def test_a_folder_is_planned_without_its_weights(regard, tmp_path):
 
 def test_somebody_elses_folder_is_planned_from_its_config(tmp_path):
     theirs = save("gpt2", tmp_path / "theirs")
-    found = plan(str(tmp_path / "theirs"), flops=1e12)
-    assert found.total == sum(each.numel() for each in theirs.parameters())
-    assert found.tokens == 20 * found.total
+    estimate = plan(str(tmp_path / "theirs"), flops=1e12)
+    assert estimate.total == sum(parameter.numel() for parameter in theirs.parameters())
+    assert estimate.tokens == 20 * estimate.total
     (tmp_path / "theirs/model.safetensors").unlink()
-    assert plan(str(tmp_path / "theirs"), flops=1e12).total == found.total
+    assert plan(str(tmp_path / "theirs"), flops=1e12).total == estimate.total

@@ -144,10 +144,10 @@ def test_recipes_need_only_the_configs_and_are_found_in_a_package_that_is_not_a_
     package = Path(regard.errors.__file__).parent
     with ZipFile(tmp_path / "regard.zip", "w") as archive:
         light = ("recipes", "runtime", "models/families")
-        rooms = [file for room in light for file in package.glob(f"{room}/*.py")]
-        rooms += [package / f"tasks/{name}.py" for name in ("__init__", "specs", "verbs")]
+        files = [file for folder in light for file in package.glob(f"{folder}/*.py")]
+        files += [package / f"tasks/{name}.py" for name in ("__init__", "specs", "verbs")]
         configs, yaml = package.glob("*/config.py"), package.rglob("*.yaml")
-        for file in [*package.glob("*.py"), *rooms, *configs, *yaml]:
+        for file in [*package.glob("*.py"), *files, *configs, *yaml]:
             archive.write(file, file.relative_to(package.parent))
         for file in package.glob("*/config.py"):
             archive.writestr(f"regard/{file.parent.name}/__init__.py", "")
@@ -544,9 +544,9 @@ def test_another_kind_of_data_leaves_the_former_kinds_keys_behind(read):
 
 
 def test_another_family_leaves_what_only_the_former_has_behind():
-    found = load("tiny/copy", ["model.family=seq2seq", "model.cell=lstm"]).model
+    config = load("tiny/copy", ["model.family=seq2seq", "model.cell=lstm"]).model
     sizes = {"encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0, "tied": "all"}
-    assert found == Seq2SeqConfig(dim=64, cell="lstm", **sizes)
+    assert config == Seq2SeqConfig(dim=64, cell="lstm", **sizes)
     with pytest.raises(InputError, match=r"heads.*belongs to model.family: transformer"):
         load("tiny/copy", ["model.family=seq2seq", "model.heads=4"])
 

@@ -45,20 +45,20 @@ def test_every_command_knows_it(run, tmp_path):
     gone = ["--beam", "3", "--knock-out", "decoder.0.cross.0"]
     assert regard("look", "run", "1 2 3", "-o", "gone.png", *gone).code == 0
     heads = [json.loads(line) for line in regard("heads", "run", "--json").out.splitlines()]
-    assert [each["head"] for each in heads] == ["decoder.0.cross.0"]
+    assert [row["head"] for row in heads] == ["decoder.0.cross.0"]
     assert json.loads(regard("eval", "run", "--json").out)
     assert "run" in regard("ls", ".").out
 
-    found = package.load("run")
+    pipeline = package.load("run")
     planned = json.loads(regard("plan", "run", "--flops", "1e12", "--json").out)
-    assert planned["parameters"]["total"] == sum(p.numel() for p in found.model.parameters())
+    assert planned["parameters"]["total"] == sum(p.numel() for p in pipeline.model.parameters())
     assert planned["parameters"]["decoder_readout"] == 3 * 16 * 16 + 16
     states, source = 4 * 16, 2 * planned["length"] * 16  # a beam of 4; keys and values
     assert planned["inference_bytes"]["keys_and_values"] == 4 * (states + source)
 
-    found.save(tmp_path / "saved")
+    pipeline.save(tmp_path / "saved")
     again = package.load("saved")
-    logits = [each.logits([5, 6, 7], [1, 5]) for each in (found, again)]
+    logits = [model.logits([5, 6, 7], [1, 5]) for model in (pipeline, again)]
     assert torch.equal(*logits)
     assert regard("export", "run", "-o", "half", "--store", "fp16").code == 0
     assert regard("translate", "half", "1 2 3", "--beam", "4").code == 0
@@ -68,10 +68,10 @@ def test_every_command_knows_it(run, tmp_path):
     )
     begun = ["start.folder=saved", "start.freeze=1", "train.steps=1", "train.save_every=1"]
     assert regard("train", "tiny/recurrent", "-o", "on", "--quiet", *SMALL[:3], *begun).code == 0
-    after, before = (package.load(place).model.state_dict() for place in ("on", "saved"))
-    kept = {name for name, tensor in before.items() if torch.equal(tensor, after[name])}
-    assert "encoder.blocks.0.recurrent.cells.weight_ih_l0" in kept
-    assert "decoder.blocks.0.recurrent.cells.weight_ih_l0" not in kept
+    after, before = (package.load(model_name).model.state_dict() for model_name in ("on", "saved"))
+    kept_names = {name for name, tensor in before.items() if torch.equal(tensor, after[name])}
+    assert "encoder.blocks.0.recurrent.cells.weight_ih_l0" in kept_names
+    assert "decoder.blocks.0.recurrent.cells.weight_ih_l0" not in kept_names
 
 
 @pytest.mark.slow

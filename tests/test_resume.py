@@ -46,10 +46,10 @@ def last_step(run):
     ],
 )
 def test_the_folder_of_a_run_suffices(regard, run, words):
-    found = regard("train", *words)
-    assert found.code == 0, found.err
+    result = regard("train", *words)
+    assert result.code == 0, result.err
     assert last_step(run) == 4
-    assert "is in run" in found.err
+    assert "is in run" in result.err
 
 
 def test_a_run_goes_on_to_the_steps_it_was_last_given(regard, run, caplog):
@@ -63,8 +63,8 @@ def test_a_run_goes_on_to_the_steps_it_was_last_given(regard, run, caplog):
 @pytest.mark.usefixtures("run")
 def test_in_python_too():
     package.train("run", resume=True, quiet=True, threads=1, train={"steps": 3})
-    found = package.train(out="run", resume=True, quiet=True, threads=1, train={"steps": 4})
-    assert "run" in repr(found)
+    pipeline = package.train(out="run", resume=True, quiet=True, threads=1, train={"steps": 4})
+    assert "run" in repr(pipeline)
     with pytest.raises(InputError, match=r"--resume with another recipe: seed changed"):
         package.train("run", resume=True, quiet=True, seed=7)
     with pytest.raises(InputError, match=r"--resume of tiny/copy: got no run, expected -o RUN"):
@@ -143,8 +143,8 @@ def test_a_run_in_bf16_resumes_to_the_same_bits_and_says_if_it_is_not_bf16(
              "data.held_out=20"]  # fmt: skip
 
     def train(run, steps, *more):
-        found = regard("train", *words, f"train.steps={steps}", "-o", run, *more)
-        assert found.code == 0, found.err
+        result = regard("train", *words, f"train.steps={steps}", "-o", run, *more)
+        assert result.code == 0, result.err
         return (tmp_path / run / CHECKPOINTS / f"{steps:08}" / "model.safetensors").read_bytes()
 
     short = ("--dtype", "bf16")

@@ -32,15 +32,15 @@ def test_a_language_model_writes_suggests_and_is_planned(regard, tmp_path):
     assert done(regard("generate", "run", "The old", "--beam", "3", "--max-length", "8"))
     assert len(done(regard("suggest", "run", "The old", "--top", "2")).strip().splitlines()) >= 1
     assert json.loads(done(regard("eval", "run", "--json")))
-    found = package.load("run")
+    pipeline = package.load("run")
     planned = json.loads(done(regard("plan", "run", "--flops", "1e12", "--json")))
-    assert planned["parameters"]["total"] == sum(p.numel() for p in found.model.parameters())
+    assert planned["parameters"]["total"] == sum(p.numel() for p in pipeline.model.parameters())
     assert planned["inference_bytes"]["keys_and_values"] == 4 * 2 * 2 * 16  # h and c of 2 layers
     for words in (("look", "run", "The old dog"), ("heads", "run")):
         is_refused(regard(*words), "got a rnn model without attention")
     is_refused(regard("embed", "run", "The old dog"), "cannot embed")
-    found.save(tmp_path / "saved")
-    assert torch.equal(package.load("saved").logits([5, 6]), found.logits([5, 6]))
+    pipeline.save(tmp_path / "saved")
+    assert torch.equal(package.load("saved").logits([5, 6]), pipeline.logits([5, 6]))
     is_refused(regard("export", "run", "-o", "theirs", "--to", "hf"), "got a rnn")
 
 
@@ -58,8 +58,8 @@ def test_elmo_embeds_compares_words_and_writes(regard, tmp_path):
     again = done(regard("words", "run", "dog", *said, "--layer", "0"))
     assert "cosine, layer 0" in again
     assert done(regard("generate", "run", "The old", "--seed", "1", "--max-length", "5"))
-    found = package.load("run")
-    assert found.embed([5, 6, 7]).shape == (16,)
+    pipeline = package.load("run")
+    assert pipeline.embed([5, 6, 7]).shape == (16,)
 
 
 RECIPES = {
@@ -82,8 +82,8 @@ def test_labels_are_learned_from_nothing(regard, tmp_path, task, recipe):
         file.write_text("".join(f"{' '.join(text)}\t{text[0]}\n" for text in texts))
     else:
         file = tmp_path / "mine.conll"
-        lines = ["".join(f"{word} {'B-' + text[0] if place == 3 else 'O'}\n"
-                         for place, word in enumerate(text)) for text in texts]  # fmt: skip
+        lines = ["".join(f"{word} {'B-' + text[0] if index == 3 else 'O'}\n"
+                         for index, word in enumerate(text)) for text in texts]  # fmt: skip
         file.write_text("\n".join(lines))
     small = [f"task={task}", f"data.train={file.name}", "data.held_out=40", "model.dim=16",
              "tokens.kind=words", "train.steps=80", "train.learning_rate=2e-2", "train.warmup=5",
@@ -105,15 +105,15 @@ def test_without_a_pretrained_model_the_recipe_that_needs_none_is_named(
     regard, monkeypatch, recipe, task
 ):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    found = regard("train", recipe, "data.train=mine.tsv", "-o", "run")
+    result = regard("train", recipe, "data.train=mine.tsv", "-o", "run")
     more = "" if task == "classify" else " task=tag"
-    is_refused(found, "start.folder: no folder bert", f"regard train own/classify-scratch{more}")
+    is_refused(result, "start.folder: no folder bert", f"regard train own/classify-scratch{more}")
     is_refused(regard("plan", recipe), f"regard train own/classify-scratch{more}")
 
 
 def test_pairs_of_texts_are_classified_from_nothing(regard, tmp_path):
-    rows = [f"a {one} {i}\ta {two} {i}\t{'same' if one == two else 'other'}\n"
-            for i in range(10) for one in ("dog", "cat") for two in ("dog", "cat")]  # fmt: skip
+    rows = [f"a {a} {i}\ta {b} {i}\t{'same' if a == b else 'other'}\n"
+            for i in range(10) for a in ("dog", "cat") for b in ("dog", "cat")]  # fmt: skip
     (tmp_path / "mine.tsv").write_text("".join(rows))
     done(regard("train", "own/classify-scratch", "data.train=mine.tsv", "train.steps=2",
                 "data.held_out=4", "model.dim=16", "-o", "run", "-q"))  # fmt: skip

@@ -57,13 +57,13 @@ def card(folder: Path, change: str = "", into: str = "") -> Path:
 @pytest.mark.parametrize("name", sorted(shipped()))
 def test_the_card_of_every_entry_is_complete_and_its_size_is_right(name):
     entry = shipped()[name]
-    found = card_of(entry)
-    assert found.bytes == bytes_of(entry) <= MOST
-    assert found.prose.startswith(f"# {name}")
-    assert (found.recipe in recipes.shipped()) if is_model(entry) else found.recipe is None
+    card = card_of(entry)
+    assert card.bytes == bytes_of(entry) <= MOST
+    assert card.prose.startswith(f"# {name}")
+    assert (card.recipe in recipes.shipped()) if is_model(entry) else card.recipe is None
     if is_model(entry):
         recipe, sizes = outline(name)
-        assert found.parameters == sum(parameters(meta_model(recipe.model, *sizes)).values())
+        assert card.parameters == sum(parameters(meta_model(recipe.model, *sizes)).values())
 
 
 def test_the_shelf_is_small():
@@ -76,7 +76,7 @@ def test_every_file_of_the_shelf_is_packaged():
     assert "shipped/**/*" in patterns
     for file in (ROOT / "regard/shipped").rglob("*"):
         name = str(file.relative_to(ROOT / "regard"))
-        assert file.is_dir() or any(fnmatchcase(name, each) for each in patterns), name
+        assert file.is_dir() or any(fnmatchcase(name, pattern) for pattern in patterns), name
 
 
 @pytest.mark.slow
@@ -95,10 +95,10 @@ def test_a_card_beside_a_checkpoint_does_not_disturb_it(tmp_path):
 
 
 def test_a_card_is_read_and_shown(tmp_path, regard):
-    found = card_of(card(tmp_path))
-    assert found.scores[0].value == 1
-    assert found.prose == "# Prose"
-    lines = found.describe().splitlines()
+    shown_card = card_of(card(tmp_path))
+    assert shown_card.scores[0].value == 1
+    assert shown_card.prose == "# Prose"
+    lines = shown_card.describe().splitlines()
     assert lines[0] == "A model"
     assert "accuracy    1, all of it" in lines
     shown = regard("ls", "tiny/translate")

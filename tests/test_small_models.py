@@ -16,14 +16,14 @@ from tests.digits import drawings
 
 @pytest.fixture(scope="module")
 def model():
-    made = {}
+    models = {}
 
     def one(name):
         if name not in shipped():
             pytest.skip(f"{name} is not on the shelf")
-        if name not in made:
-            made[name] = load(name)
-        return made[name]
+        if name not in models:
+            models[name] = load(name)
+        return models[name]
 
     return one
 
@@ -77,8 +77,8 @@ def test_the_recurrent_translator_aligns_words_and_needs_its_alignment(model):
     def right(*edits):
         task, texts = translator.task, [pair.source for pair in pairs]
         encoded = task.read(translator.model, texts)
-        found = task.predict(translator.model, encoded, greedy, tap=Tap(edits=edits))
-        return sum(best.text == pair.target for [best], pair in zip(found, pairs, strict=True))
+        outputs = task.predict(translator.model, encoded, greedy, tap=Tap(edits=edits))
+        return sum(best.text == pair.target for [best], pair in zip(outputs, pairs, strict=True))
 
     assert right() >= 17
     assert right(Edit("decoder.0.cross.weights", lambda w: torch.ones_like(w) / w.shape[-1])) == 0
@@ -105,8 +105,8 @@ def test_a_gap_gets_a_word_and_like_sentences_are_near(model):
 
 def test_a_word_is_nearer_to_itself_in_the_same_sense(model):
     stones = ["He threw a rock into the lake.", "She sat down on a big rock by the sea."]
-    found = model("small/fill").words("rock", [*stones, "He likes to listen to rock music."])
-    cosines = found.cosines
+    comparison = model("small/fill").words("rock", [*stones, "He likes to listen to rock music."])
+    cosines = comparison.cosines
     assert cosines[0, 1] > 0.7 > 0.6 > max(cosines[0, 2], cosines[1, 2])
 
 
@@ -139,8 +139,8 @@ def test_an_exported_writer_is_said_to_copy(model, tmp_path, caplog):
 
 def test_digits_drawn_by_hand_are_read_at_once(model):
     digits, drawn = model("small/digits"), drawings()
-    found = digits.classify([image for _, image in drawn])
-    assert [best.label for best, *_ in found] == [digit for digit, _ in drawn]
+    labels = digits.classify([image for _, image in drawn])
+    assert [best.label for best, *_ in labels] == [digit for digit, _ in drawn]
     look = digits.look(drawn[0][1])
     test = look.test(look.choose("rollout"))
     assert test.most < test.before

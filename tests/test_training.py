@@ -59,8 +59,8 @@ def small(out: Path | None = None, **more: object) -> regard.Pipeline:
     return train("tiny/copy", out, quiet=True, threads=1, **{**SMALL, **more})  # type: ignore[arg-type]
 
 
-def same(one: Path, two: Path) -> bool:
-    a, b = (checkpoint.read(checkpoint.find(place), training=True) for place in (one, two))
+def same(first: Path, second: Path) -> bool:
+    a, b = (checkpoint.read(checkpoint.find(run), training=True) for run in (first, second))
     tensors = a.weights.keys() == b.weights.keys() and a.step == b.step
     return tensors and all(torch.equal(a.weights[name], b.weights[name]) for name in a.weights)
 
@@ -140,20 +140,20 @@ def test_resume_refuses_a_changed_key_by_name(run: Path) -> None:
 
 def test_resume_with_more_steps_goes_on(run: Path) -> None:
     small(run, resume=True, train={**SMALL["train"], "steps": 15})
-    found = checkpoint.latest(run)
-    assert found is not None
-    assert found[1].step == 15
+    last = checkpoint.latest(run)
+    assert last is not None
+    assert last[1].step == 15
 
 
 @pytest.mark.slow
 def test_resume_refuses_changed_data(tmp_path: Path) -> None:
     files = tmp_path / "pairs.tsv"
     files.write_text("".join(f"a{i % 7} b\tb a{i % 7}\n" for i in range(60)))
-    own = {"data": {"kind": "files", "train": str(files), "held_out": 5}}
-    small(tmp_path / "run", **own)
+    overrides = {"data": {"kind": "files", "train": str(files), "held_out": 5}}
+    small(tmp_path / "run", **overrides)
     files.write_text(files.read_text() + "c d\td c\n")
     with pytest.raises(InputError, match=r"other data.*pairs\.tsv changed"):
-        small(tmp_path / "run", **own, resume=True)
+        small(tmp_path / "run", **overrides, resume=True)
 
 
 @pytest.mark.slow
@@ -174,9 +174,9 @@ def test_resuming_takes_threads_and_parts_from_the_checkpoint(
         changed = {"steps": steps, "evaluate_every": 9, "schedule": "constant"}
         overrides = {**SMALL, "train": {**SMALL["train"], **changed}}
         train("tiny/copy", tmp_path / run, resume=True, quiet=True, threads=threads, **overrides)
-        found = checkpoint.latest(tmp_path / run)
-        assert found is not None
-        return found[1].training
+        last = checkpoint.latest(tmp_path / run)
+        assert last is not None
+        return last[1].training
 
     try:
         assert go("whole", 4, 2)["parts"] == 2
@@ -237,8 +237,8 @@ def test_killed_at_random_moments_ends_with_the_same_weights(
         going.kill()
         going.join()
         killed += going.exitcode == -signal.SIGKILL
-        found = checkpoint.latest(tmp_path / "run")
-        if found is not None and found[1].step == 150:
+        newest = checkpoint.latest(tmp_path / "run")
+        if newest is not None and newest[1].step == 150:
             break
     for run in ("run", "whole"):
         last = start(tmp_path / run)

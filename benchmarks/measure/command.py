@@ -66,8 +66,8 @@ def bench(makers: Makers, request: Request) -> BenchResult:
     head: dict[str, Any] = {"rounds": rounds, "threads": runtime.threads, "quick": request.quick}
     outcomes: list[Outcome] = []
     with settings(quick=request.quick, data=request.data) as shared:
-        experiments = beside([make(shared) for make in chosen], request.beside)
-        total = sum(each.weight for each in experiments) * (rounds + 1)
+        experiments = with_peers([make(shared) for make in chosen], request.beside)
+        total = sum(experiment.weight for experiment in experiments) * (rounds + 1)
         with Progress(total, quiet=request.quiet) as progress:
             for outcome in run(experiments, rounds, runtime.threads, progress):
                 outcomes.append(outcome)
@@ -81,7 +81,7 @@ def bench(makers: Makers, request: Request) -> BenchResult:
     )
 
 
-def beside(experiments: list[Experiment], names: Sequence[str]) -> list[Experiment]:
+def with_peers(experiments: list[Experiment], names: Sequence[str]) -> list[Experiment]:
     """Leave out the other packages that are not named; our own contenders stay.
 
     Raises:
@@ -92,24 +92,24 @@ def beside(experiments: list[Experiment], names: Sequence[str]) -> list[Experime
     labels = {entry.label for experiment in experiments for entry in experiment.entries}
     for name in names:
         if not any(name.lower() in label.lower() for label in labels):
-            expected = ", ".join(sorted(each for each in labels if not each.startswith(OURS)))
+            expected = ", ".join(sorted(label for label in labels if not label.startswith(OURS)))
             raise InputError("--beside", got=name, expected=f"part of one of: {expected}")
 
-    def kept(label: str) -> bool:
+    def is_kept(label: str) -> bool:
         chosen = any(name.lower() in label.lower() for name in names)
         return chosen or label.startswith(OURS)
 
     def narrowed(experiment: Experiment) -> Experiment:
-        some = any(kept(entry.label) for entry in experiment.entries)
-        return experiment.narrowed(kept) if some else experiment  # the machine's limits
+        has_chosen = any(is_kept(entry.label) for entry in experiment.entries)
+        return experiment.narrowed(is_kept) if has_chosen else experiment  # the machine's limits
 
     return [narrowed(experiment) for experiment in experiments]
 
 
 def save(folder: Path, outcomes: list[Outcome], head: dict[str, Any]) -> None:
     """Write results.json, results.md, results.png and growth.png, each atomically."""
-    found = table.as_json(outcomes, **head)
-    written = json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False)
+    results = table.as_json(outcomes, **head)
+    written = json.dumps(results, ensure_ascii=False, indent=1, allow_nan=False)
     write_file(folder / "results.json", f"{written}\n".encode())
     text = f"# Results\n\n```text\n{table.report(outcomes, **head)}\n```\n"
     write_file(folder / "results.md", text.encode())
@@ -132,8 +132,8 @@ def missed(outcomes: list[Outcome]) -> tuple[str, ...]:
         if growth.met is False
     ]
     other = [
-        f"{outcome.experiment.name}: {written.describe()}"
+        f"{outcome.experiment.name}: {agreement.describe()}"
         for outcome in outcomes
-        if (written := table.agreement(outcome)) is not None and not written.met
+        if (agreement := table.agreement(outcome)) is not None and not agreement.met
     ]
     return (*bars, *growing, *other)

@@ -51,10 +51,10 @@ class Contender(Protocol):
 
 
 @dataclass(frozen=True)
-class Entry:
+class BenchLine:
     """A line of an experiment: a contender and the case on which it is measured.
 
-    Entries with equal contenders share one process.
+    Lines with equal contenders share one process.
     """
 
     label: str
@@ -85,9 +85,9 @@ class Experiment:
     title: str
     shows: Quantity
     unit: str
-    entries: tuple[Entry, ...]
+    entries: tuple[BenchLine, ...]
     bars: tuple[Bar, ...] = ()
-    limit: Entry | None = None
+    limit: BenchLine | None = None
     """The machine's peak rate (matrix products, or reading memory), measured in the same rounds."""
     weight: float = 10.0
     """The approximate seconds of a round, to estimate the remaining time."""
@@ -98,13 +98,13 @@ class Experiment:
     """Labels of entries that compute in 32 bits with the weights of the first entry, and so have
     to give the same first `AGREE` answers (ids of tokens or classes)."""
 
-    def lines(self) -> tuple[Entry, ...]:
+    def lines(self) -> tuple[BenchLine, ...]:
         """All entries to measure, the limit last."""
         return self.entries if self.limit is None else (*self.entries, self.limit)
 
-    def narrowed(self, kept: Callable[[str], bool]) -> Experiment:
+    def narrowed(self, is_kept: Callable[[str], bool]) -> Experiment:
         """The experiment with some of its entries, and the bars that can be judged with them."""
-        entries = tuple(entry for entry in self.entries if kept(entry.label))
+        entries = tuple(entry for entry in self.entries if is_kept(entry.label))
         labels = {entry.label for entry in entries}
         if self.limit is not None:
             labels.add(self.limit.label)
@@ -179,9 +179,9 @@ class Worker:
         kind = type(self.contender)
         module = sys.modules[kind.__module__]
         options = {
-            each.name: getattr(self.contender, each.name)
-            for each in dataclasses.fields(self.contender)
-            if each.init
+            option.name: getattr(self.contender, option.name)
+            for option in dataclasses.fields(self.contender)
+            if option.init
         }
         request = {
             "module": kind.__module__,
@@ -257,8 +257,8 @@ class Worker:
 def environment(contender: Contender, threads: int) -> dict[str, str]:
     """The environment variables of a worker, with the same number of threads for all."""
     top = sys.modules[type(contender).__module__.partition(".")[0]]
-    own = Path(__file__).parents[2]
-    roots = [str(own)]
+    checkout = Path(__file__).parents[2]
+    roots = [str(checkout)]
     if getattr(top, "__file__", None):
         roots.append(str(Path(str(top.__file__)).parents[1]))
     roots += [str(Path(folder).resolve()) for folder in getattr(contender, "folders", ())]
@@ -319,7 +319,7 @@ def run_one(experiment: Experiment, rounds: int, threads: int, progress: Progres
     return outcome
 
 
-def rotated(lines: Sequence[Entry], by: int) -> list[Entry]:
+def rotated(lines: Sequence[BenchLine], by: int) -> list[BenchLine]:
     """The entries rotated by `by`, so that each round begins with another one."""
     by %= max(1, len(lines))
     return [*lines[by:], *lines[:by]]
@@ -330,23 +330,23 @@ def key_of(contender: Contender) -> str:
     return repr((type(contender).__module__, contender))
 
 
-def _warm_up(line: Entry, workers: Mapping[str, Worker], found: Measured) -> None:
+def _warm_up(line: BenchLine, workers: Mapping[str, Worker], measured: Measured) -> None:
     """Run a turn that does not count, so that kernels are chosen and buffers allocated."""
     worker = workers[key_of(line.contender)]
     try:
         worker.turn(line.case)
     except Missing as error:
-        found.missing = str(error)
+        measured.missing = str(error)
     except Failed as error:
-        found.failed = str(error)
-    found.resident, found.versions = worker.resident, worker.versions
+        measured.failed = str(error)
+    measured.resident, measured.versions = worker.resident, worker.versions
 
 
-def _take_turn(line: Entry, workers: Mapping[str, Worker], found: Measured) -> None:
-    if found.missing or found.failed:
+def _take_turn(line: BenchLine, workers: Mapping[str, Worker], measured: Measured) -> None:
+    if measured.missing or measured.failed:
         return
     time.sleep(PAUSE)
     try:
-        found.turns.append(workers[key_of(line.contender)].turn(line.case))
+        measured.turns.append(workers[key_of(line.contender)].turn(line.case))
     except (Failed, Missing) as error:
-        found.failed = str(error)
+        measured.failed = str(error)

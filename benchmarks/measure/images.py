@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.harness import BenchLine, Experiment
 from benchmarks.measure.limits import matrix_limit
 from benchmarks.measure.ours import in_precision
 from benchmarks.measure.results import Bar
@@ -63,8 +63,8 @@ def random_labels(model: dict[str, Any], count: int) -> list[int]:
 
 def most_probable(logits: Any) -> list[int]:
     """The `TOP` largest classes of the first image, the largest first."""
-    found: list[int] = np.argsort(-np.asarray(logits)[0])[:TOP].tolist()
-    return found
+    classes: list[int] = np.argsort(-np.asarray(logits)[0])[:TOP].tolist()
+    return classes
 
 
 @dataclass
@@ -147,7 +147,7 @@ def image_training(folder: Path, *, quick: bool) -> Experiment:
         title=f"A training step on {work.count} images, ViT {config.layers}×{config.dim}",
         shows="rate",
         unit="images a second",
-        entries=(Entry(OURS, TrainImages(path), flops=3 * work.flops()),),
+        entries=(BenchLine(OURS, TrainImages(path), flops=3 * work.flops()),),
         limit=matrix_limit(quick=quick),
         weight=4.0,
     )
@@ -177,9 +177,9 @@ def images_work(
     if not weights.exists():
         torch.manual_seed(0)
         model = build(config)
-        for place, kind in ((weights, None), (timm, "timm")):
-            place.mkdir()
-            write_model(model, place, kind)
+        for path, kind in ((weights, None), (timm, "timm")):
+            path.mkdir()
+            write_model(model, path, kind)
     work = ImageWork(config.model_dump(), str(weights), str(timm), count)
     return work.save(folder / f"images-{size}.json"), work
 
@@ -196,8 +196,8 @@ def images(folder: Path, count: int, *, quick: bool) -> Experiment:
         shows="rate",
         unit="images a second",
         entries=(
-            Entry(OURS, Classify(path), str(count), flops=flops),
-            Entry(INT8, Classify(path, "int8"), str(count)),
+            BenchLine(OURS, Classify(path), str(count), flops=flops),
+            BenchLine(INT8, Classify(path, "int8"), str(count)),
         ),
         bars=(Bar(INT8, (OURS,), "speed", 1.3),) if count == 1 else (),
         limit=matrix_limit(quick=quick),

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.harness import BenchLine, Experiment
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -108,7 +108,7 @@ def blocks(numbers: int) -> list[Tensor]:
     return [torch.ones(numbers), torch.from_numpy(np.ones(numbers, dtype=np.float32))]
 
 
-def fastest(ways: list[Reader], places: list[Tensor]) -> tuple[Reader, Tensor]:
+def fastest(ways: list[Reader], blocks: list[Tensor]) -> tuple[Reader, Tensor]:
     """The way and the block with the shortest time of reading, the best of three each."""
 
     def seconds(pair: tuple[Reader, Tensor]) -> float:
@@ -121,21 +121,21 @@ def fastest(ways: list[Reader], places: list[Tensor]) -> tuple[Reader, Tensor]:
             times.append(time.perf_counter() - start)
         return min(times)
 
-    return min(((way, block) for way in ways for block in places), key=seconds)
+    return min(((way, block) for way in ways for block in blocks), key=seconds)
 
 
 def _bytes(x: Tensor) -> float:
     return float(x.numel() * x.element_size())
 
 
-def matrix_limit(*, quick: bool) -> Entry:
+def matrix_limit(*, quick: bool) -> BenchLine:
     """The entry for the matrix rate, the limit of experiments whose FLOPs are counted."""
-    return Entry(MATRIX, Limits(256, 8) if quick else Limits(), "matrix")
+    return BenchLine(MATRIX, Limits(256, 8) if quick else Limits(), "matrix")
 
 
-def memory_limit(*, quick: bool) -> Entry:
+def memory_limit(*, quick: bool) -> BenchLine:
     """The entry for the memory's bandwidth, the limit of decoding one row: it reads all weights."""
-    return Entry(MEMORY, Limits(256, 8) if quick else Limits(), "read")
+    return BenchLine(MEMORY, Limits(256, 8) if quick else Limits(), "read")
 
 
 def limits(*, quick: bool) -> Experiment:
@@ -147,9 +147,9 @@ def limits(*, quick: bool) -> Experiment:
         shows="rate",
         unit="per second",
         entries=(
-            Entry(f"{MATRIX}, FLOPs", contender, "matrix"),
-            Entry(f"{MEMORY}, bytes", contender, "read"),
-            Entry("copying memory, bytes read and written", contender, "copy"),
+            BenchLine(f"{MATRIX}, FLOPs", contender, "matrix"),
+            BenchLine(f"{MEMORY}, bytes", contender, "read"),
+            BenchLine("copying memory, bytes read and written", contender, "copy"),
         ),
         weight=2.0,
         comparable=False,

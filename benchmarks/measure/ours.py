@@ -29,8 +29,8 @@ SITE = "encoder.0.self.weights"
 
 def _by_blocks(tap: Tap) -> None:
     """The largest weight of each query in all heads, computed block by block."""
-    for _, some in tap.records.blocks(SITE):
-        some.amax(-1)
+    for _, weights in tap.records.blocks(SITE):
+        weights.amax(-1)
 
 
 def reading_time(tokens: int) -> float:
@@ -161,9 +161,9 @@ class Decode:
 
     def measure(self, case: str) -> float:
         """Translate as many sentences as the case says, in one batch."""
-        found = self.hypotheses(int(case))
-        assert all(len(ids) == WRITTEN for ids, _ in found)
-        return len(found)
+        hypotheses = self.hypotheses(int(case))
+        assert all(len(ids) == WRITTEN for ids, _ in hypotheses)
+        return len(hypotheses)
 
     def hypotheses(self, count: int) -> list[tuple[list[int], float]]:
         """Tokens and log-probability for each of the first `count` sentences, in one batch."""
@@ -171,8 +171,8 @@ class Decode:
         from regard.inputs.arrays import Ragged
 
         source = Ragged.of(self.sources[:count])
-        found = decode(self.model, source, self.symbols, self.config)
-        return [(list(best[0].ids), best[0].logprob) for best in found]
+        hypotheses = decode(self.model, source, self.symbols, self.config)
+        return [(list(best[0].ids), best[0].logprob) for best in hypotheses]
 
 
 @dataclass

@@ -83,7 +83,7 @@ class Continue:
         """The generated ids for the first `count` prompts, decoded in one batch."""
         from regard.decode import decode
 
-        found = decode(
+        hypotheses = decode(
             self.model,
             None,
             self.symbols,
@@ -91,7 +91,7 @@ class Continue:
             prompts=self.settings.texts[:count],
             limit=self.model.config.max_length,
         )
-        return [list(best.ids) for [best] in found]
+        return [list(best.ids) for [best] in hypotheses]
 
     def measure(self, case: str) -> float:
         """Continue as many prompts as the case says; returns the number of generated tokens.
@@ -148,8 +148,8 @@ class Products:
         writer.written(1)
         for hook in hooks:
             hook.remove()
-        found = sum(layer.weight.numel() for layer in self.layers)
-        assert found == writer.settings.matrix_weights(), found
+        weights = sum(layer.weight.numel() for layer in self.layers)
+        assert weights == writer.settings.matrix_weights(), weights
 
     def _keep(self, layer: Any, inputs: tuple[Any, ...], output: Any) -> None:
         """Remember a layer that computes x Wᵀ: its input and output have the sides of W."""
@@ -185,14 +185,14 @@ class Embed:
         from regard.inputs.text import TokensConfig, learn_plain
         from regard.runtime.device import setup
         from regard.tasks.embed import Embed
-        from regard.tasks.encoder_task import READING
+        from regard.tasks.encoder_task import ENCODER_SYMBOLS
 
         setup(threads, 0)
         work = TextWork.read(self.work)
         self.model = ready_model(work.config, work.vocab)
         # Tokenized before, so that tokenization is not timed.
         self.sentences = [Encoded("", list(ids), [0] * len(ids)) for ids in work.texts]
-        self.task = Embed(learn_plain(["a b"], TokensConfig(kind="words"), READING))
+        self.task = Embed(learn_plain(["a b"], TokensConfig(kind="words"), ENCODER_SYMBOLS))
 
     def vectors(self) -> Tensor:
         """The mean-pooled sentence vectors of length 1: (sentences, dim)."""

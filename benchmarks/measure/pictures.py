@@ -33,8 +33,8 @@ def draw_bars(outcomes: Sequence[Outcome], path: Path) -> Path | None:
     heights = [1.2 + 0.42 * len(outcome.experiment.entries) for outcome in shown]
     figure = Figure(figsize=(12.8, sum(heights)), dpi=100, layout="constrained")
     axes = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for each, outcome in zip(axes, shown, strict=True):
-        _bars(each, outcome)
+    for chart, outcome in zip(axes, shown, strict=True):
+        _bars(chart, outcome)
     return _save(figure, path)
 
 
@@ -42,19 +42,19 @@ def _bars(axes: Any, outcome: Outcome) -> None:
     experiment = outcome.experiment
     lines = [outcome.measured[entry.label] for entry in experiment.entries]
     limits = ceilings(outcome)
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if not line.ok:
-            axes.text(0, place, f"  {line.note}", va="center", fontsize=11, color="#555555")
+            axes.text(0, index, f"  {line.note}", va="center", fontsize=11, color="#555555")
             continue
         figure = line.shown(experiment.shows)
         colour = OURS if line.label.startswith("Regard") else OTHERS
         spread = [[figure.median - figure.low], [figure.high - figure.median]]
-        axes.barh(place, figure.median, color=colour, height=0.7)
-        axes.errorbar(figure.median, place, xerr=spread, color="black", capsize=3, linewidth=1)
-        _write_value(axes, place, figure, experiment.shows, inside=bool(limits))
+        axes.barh(index, figure.median, color=colour, height=0.7)
+        axes.errorbar(figure.median, index, xerr=spread, color="black", capsize=3, linewidth=1)
+        _write_value(axes, index, figure, experiment.shows, inside=bool(limits))
         reach = marks(outcome).get(line.label)
         if reach is not None:
-            axes.plot([reach, reach], [place - 0.45, place + 0.45], color=REACH, linewidth=3)
+            axes.plot([reach, reach], [index - 0.45, index + 0.45], color=REACH, linewidth=3)
     _draw_ceilings(axes, limits, [line.label for line in lines])
     axes.set_yticks(range(len(lines)), [line.label for line in lines], fontsize=11)
     axes.invert_yaxis()
@@ -64,26 +64,26 @@ def _bars(axes: Any, outcome: Outcome) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _write_value(axes: Any, place: int, figure: Summary, shows: Quantity, *, inside: bool) -> None:
+def _write_value(axes: Any, index: int, figure: Summary, shows: Quantity, *, inside: bool) -> None:
     """The median behind the bar, or in its end, where a limit's line is close behind it."""
     text = number(figure.median, shows)
     if inside:
-        axes.text(figure.low, place, f"{text} ", va="center", ha="right", fontsize=11, color="w")
+        axes.text(figure.low, index, f"{text} ", va="center", ha="right", fontsize=11, color="w")
     else:
-        axes.text(figure.high, place, f"  {text}", va="center", fontsize=11)
+        axes.text(figure.high, index, f"  {text}", va="center", fontsize=11)
 
 
 def _draw_ceilings(axes: Any, most: dict[str, float], labels: Sequence[str]) -> None:
     """A dashed line beside each bar where the memory sets the limit, with its value once."""
     if not most:
         return
-    for place, label in enumerate(labels):
+    for index, label in enumerate(labels):
         limit = most.get(label)
         if limit is None:
             continue
-        axes.plot([limit, limit], [place - 0.5, place + 0.5], color="black", linestyle="--")
-        if place == 0 or most.get(labels[place - 1]) != limit:
-            axes.text(limit, place, f" at most {number(limit)}", va="center", fontsize=11)
+        axes.plot([limit, limit], [index - 0.5, index + 0.5], color="black", linestyle="--")
+        if index == 0 or most.get(labels[index - 1]) != limit:
+            axes.text(limit, index, f" at most {number(limit)}", va="center", fontsize=11)
     label = "the memory's limit: bandwidth / bytes of weights"
     axes.plot([], [], color="black", linestyle="--", label=label)
     axes.plot([], [], color=REACH, linewidth=3, label="to reach")
@@ -94,12 +94,12 @@ def draw_growth(outcomes: Sequence[Outcome], path: Path) -> Path | None:
     """Draw time and memory of each sweep on logarithmic axes; returns None if there is none."""
     from matplotlib.figure import Figure
 
-    found = by_sweep(outcomes)
-    if not found:
+    sweeps = by_sweep(outcomes)
+    if not sweeps:
         return None
-    figure = Figure(figsize=(12.8, 4.4 * len(found)), dpi=100, layout="constrained")
-    rows = figure.subplots(len(found), 2, squeeze=False)
-    for (name, points), (left, right) in zip(found.items(), rows, strict=True):
+    figure = Figure(figsize=(12.8, 4.4 * len(sweeps)), dpi=100, layout="constrained")
+    rows = figure.subplots(len(sweeps), 2, squeeze=False)
+    for (name, points), (left, right) in zip(sweeps.items(), rows, strict=True):
         _growth(left, right, points)
         left.set_title(name, fontsize=14, loc="left")
     return _save(figure, path)
@@ -108,14 +108,14 @@ def draw_growth(outcomes: Sequence[Outcome], path: Path) -> Path | None:
 def _growth(left: Any, right: Any, points: Sequence[Outcome]) -> None:
     grows = growths(points)
     labels = dict.fromkeys(label for outcome in points for label in outcome.measured)
-    for place, label in enumerate(labels):
+    for index, label in enumerate(labels):
         rows = curve(points, label)
         if not rows:
             continue
         growth = grows.get(label)
         seconds, memory = (growth.time, growth.memory) if growth else (math.nan, math.nan)
         xs, times, sizes = zip(*rows, strict=True)
-        colour = COLOURS[place % len(COLOURS)]
+        colour = COLOURS[index % len(COLOURS)]
         left.plot(xs, times, marker="o", color=colour, label=f"{label}: exponent {seconds:.2f}")
         right.plot(
             xs,

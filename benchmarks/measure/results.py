@@ -146,17 +146,17 @@ class Verdict:
         others = " and ".join(bar.against)
         named = f"the better of {others}" if len(bar.against) > 1 else others
         if bar.compared == "points":
-            wanted = f"{bar.label} within {bar.limit:g} points of {named}"
+            requirement = f"{bar.label} within {bar.limit:g} points of {named}"
         elif bar.compared == "peak":
-            wanted = f"{bar.label}, as a share of the limit ({named}): {limit}"
+            requirement = f"{bar.label}, as a share of the limit ({named}): {limit}"
         else:
-            wanted = f"{bar.label}, {bar.compared} beside {named}: {limit}"
+            requirement = f"{bar.label}, {bar.compared} beside {named}: {limit}"
         if self.ratio is None:
-            return f"? {wanted}; not measured"
+            return f"? {requirement}; not measured"
         mark = ("✓" if self.met else "✗") if judged else "·"
         beside = f", {self.against}" if len(bar.against) > 1 else ""
         spread = f"({self.ratio.low:.2f}–{self.ratio.high:.2f}{beside})"
-        return f"{mark} {wanted}; measured {self.ratio.median:.2f} {spread}"
+        return f"{mark} {requirement}; measured {self.ratio.median:.2f} {spread}"
 
 
 def judge(bar: Bar, measured: Mapping[str, Measured]) -> Verdict:
@@ -166,7 +166,7 @@ def judge(bar: Bar, measured: Mapping[str, Measured]) -> Verdict:
     if ours is None or not ours.ok or not rivals:
         return Verdict(bar, None)
     best = max if bar.at_least else min
-    rival = best(rivals, key=lambda each: statistics.median(each.quantity(bar.compared)))
+    rival = best(rivals, key=lambda line: statistics.median(line.quantity(bar.compared)))
     ratio = compare(ours, rival, bar.compared)
     met = ratio.median >= bar.limit if bar.at_least else ratio.median <= bar.limit
     return Verdict(bar, met, ratio, rival.label)
@@ -180,21 +180,21 @@ def compare(ours: Measured, theirs: Measured, compared: Compared) -> Summary:
     return Summary.of([our / their for our, their in pairs])
 
 
-def same_tokens(first: Measured, other: Measured) -> int | None:
+def same_tokens(first: Measured, second: Measured) -> int | None:
     """How many tokens of two answers are the same before they differ; None without answers."""
-    ours, theirs = (line.turns[-1].answer if line.ok else None for line in (first, other))
+    ours, theirs = (line.turns[-1].answer if line.ok else None for line in (first, second))
     if not ours or not theirs:
         return None
     pairs = zip(ours, theirs, strict=False)
-    return next((place for place, (a, b) in enumerate(pairs) if a != b), len(ours))
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), len(ours))
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
     """The exponent b of the least-squares fit y = a·x^b: 1 is linear, 2 is quadratic."""
-    kept = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
-    if len(kept) < 2:
+    logs = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
+    if len(logs) < 2:
         return math.nan
-    xs, ys = zip(*kept, strict=True)
+    xs, ys = zip(*logs, strict=True)
     return statistics.linear_regression(xs, ys).slope
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.measure.harness import Entry, Experiment
+from benchmarks.measure.harness import BenchLine, Experiment
 from benchmarks.measure.limits import MEMORY, matrix_limit, memory_limit
 from benchmarks.measure.ours import WRITTEN, Decode, Encode, Quality, Train
 from benchmarks.measure.ours_text import READ, Continue, Embed, Products, TrainText
@@ -126,7 +126,7 @@ def _training(name: str, title: str, work: Work, chosen: Settings) -> Experiment
         title=title,
         shows="rate",
         unit="real target tokens a second",
-        entries=(Entry(OURS, Train(path), SAME, work.flops(SAME)),),
+        entries=(BenchLine(OURS, Train(path), SAME, work.flops(SAME)),),
         bars=(Bar(OURS, (limit.label,), "peak", 0.8, aim=True),) if name.endswith("base") else (),
         limit=limit,
         weight=6.0,
@@ -155,8 +155,8 @@ def decoding(chosen: Settings, sentences: int) -> Experiment:
         shows="time",
         unit="milliseconds",
         entries=(
-            Entry(OURS, Decode(path), str(sentences)),
-            Entry(INT8, Decode(path, "int8"), str(sentences)),
+            BenchLine(OURS, Decode(path), str(sentences)),
+            BenchLine(INT8, Decode(path, "int8"), str(sentences)),
         ),
         weight=2.0 if sentences == 1 else 6.0,
     )
@@ -170,7 +170,7 @@ def quality(chosen: Settings) -> Experiment:
         title="The shipped model on held-out pairs",
         shows="work",
         unit="BLEU",
-        entries=(Entry(OURS, contender, "float32"), Entry(INT8, contender, "int8")),
+        entries=(BenchLine(OURS, contender, "float32"), BenchLine(INT8, contender, "int8")),
         bars=(Bar(INT8, (OURS,), "points", 0.3),),
         weight=8.0,
     )
@@ -184,7 +184,7 @@ def looking(chosen: Settings, tokens: int) -> Experiment:
         "by blocks": "Regard, all its heads by blocks",
         "whole": "Regard, all its heads at once",
     }
-    unread = Entry("Regard, recorded but not read", Encode(shown, "unread", chosen.quick))
+    unread = BenchLine("Regard, recorded but not read", Encode(shown, "unread", chosen.quick))
     bars = [
         bar
         for label in looks.values()
@@ -199,8 +199,8 @@ def looking(chosen: Settings, tokens: int) -> Experiment:
         shows="time",
         unit="milliseconds",
         entries=(
-            Entry(UNTAPPED, Encode(shown, quick=chosen.quick)),
-            *(Entry(label, Encode(shown, look, chosen.quick)) for look, label in looks.items()),
+            BenchLine(UNTAPPED, Encode(shown, quick=chosen.quick)),
+            *(BenchLine(label, Encode(shown, look, chosen.quick)) for look, label in looks.items()),
             unread,
         ),
         bars=tuple(bars),
@@ -220,7 +220,7 @@ def gpt_training(chosen: Settings) -> Experiment:
         title=f"Training GPT-2, {config.layers}×{config.dim}, {rows}×{length} tokens",
         shows="rate",
         unit="tokens a second",
-        entries=(Entry(OURS, TrainText(path), flops=flops),),
+        entries=(BenchLine(OURS, TrainText(path), flops=flops),),
         limit=matrix_limit(quick=chosen.quick),
         weight=8.0,
     )
@@ -235,15 +235,15 @@ def gpt_decoding(chosen: Settings, prompts: int) -> Experiment:
     path, work = gpt_decoding_work(chosen, prompts)
     case, size = str(prompts), work.matrix_weights()
     ours, int8 = Continue(path), Continue(path, "int8")
-    lines: tuple[Entry, ...]
+    lines: tuple[BenchLine, ...]
     bars: tuple[Bar, ...]
     if prompts == 1:
         fp32_reads, int8_reads = (size * WEIGHT_BYTES[kind] for kind in ("float32", "int8"))
         lines = (
-            Entry(OURS, ours, case, reads=fp32_reads),
-            Entry(READING, ours, READ, reads=fp32_reads),
-            Entry(INT8, int8, case, reads=int8_reads),
-            Entry(PRODUCTS, Products(path, "int8"), case, reads=int8_reads),
+            BenchLine(OURS, ours, case, reads=fp32_reads),
+            BenchLine(READING, ours, READ, reads=fp32_reads),
+            BenchLine(INT8, int8, case, reads=int8_reads),
+            BenchLine(PRODUCTS, Products(path, "int8"), case, reads=int8_reads),
         )
         bars = (
             Bar(OURS, (MEMORY,), "peak", 0.85),
@@ -252,10 +252,10 @@ def gpt_decoding(chosen: Settings, prompts: int) -> Experiment:
         )
     else:
         lines = (
-            Entry(OURS, ours, case),
-            Entry(INT8, int8, case),
-            Entry(ONE_PROMPT, ours, "1"),
-            Entry(INT8_ONE_PROMPT, int8, "1"),
+            BenchLine(OURS, ours, case),
+            BenchLine(INT8, int8, case),
+            BenchLine(ONE_PROMPT, ours, "1"),
+            BenchLine(INT8_ONE_PROMPT, int8, "1"),
         )
         bars = (
             Bar(OURS, (ONE_PROMPT,), "speed", 4.5),
@@ -296,7 +296,7 @@ def embedding(chosen: Settings) -> Experiment:
         title=f"Embedding {len(sentences):,} sentences, {config.layers}×{config.dim}",
         shows="rate",
         unit="sentences a second",
-        entries=(Entry(OURS, Embed(path), flops=flops),),
+        entries=(BenchLine(OURS, Embed(path), flops=flops),),
         limit=matrix_limit(quick=chosen.quick),
         weight=4.0,
     )
@@ -313,7 +313,7 @@ def select(experiments: Makers, only: Sequence[str]) -> list[Callable[[Settings]
         InputError: If a string in `only` matches no experiment.
     """
     for name in only:
-        if not any(each.startswith(name) for each in experiments):
+        if not any(known.startswith(name) for known in experiments):
             raise InputError("--only", got=name, expected=f"one of {', '.join(experiments)}")
     # A complete name selects only that experiment, even if other names begin with it.
     beginnings = tuple(name for name in only if name not in experiments)

@@ -31,10 +31,10 @@ QUICK = "Quick: toy sizes, to see that everything runs. The numbers mean nothing
 
 def report(outcomes: Sequence[Outcome], *, rounds: int, threads: int, quick: bool) -> str:
     """The text tables of a run, with a description of the machine above them."""
-    found = describe(kernels=True)
+    machine = describe(kernels=True)
     head = [
-        f"{found['system']}, {threads} thread{'s' if threads > 1 else ''}, "
-        f"{found['CPU capability']}, {found['memory']}; torch {found['torch']}",
+        f"{machine['system']}, {threads} thread{'s' if threads > 1 else ''}, "
+        f"{machine['CPU capability']}, {machine['memory']}; torch {machine['torch']}",
         f"medians of {rounds} interleaved rounds (lowest–highest); ┃ is the bar to reach",
     ]
     single = [outcome for outcome in outcomes if outcome.experiment.point is None]
@@ -58,7 +58,7 @@ def table(outcome: Outcome, *, judged: bool = True) -> str:
     most = max([figure.median for figure in figures.values()] + list(reach.values()), default=1.0)
     width = max(len(line.label) for line in lines)
     numbers = {label: _spread(figure, shows) for label, figure in figures.items()}
-    room = max(map(len, numbers.values()), default=0)
+    digits = max(map(len, numbers.values()), default=0)
     rows = []
     for line in lines:
         if not line.ok:
@@ -67,7 +67,7 @@ def table(outcome: Outcome, *, judged: bool = True) -> str:
         drawn = bar(figures[line.label].median / most, reach.get(line.label, 0.0) / most)
         more = "  ".join(_beside(line, lines[0], limit, shows) if experiment.comparable else ())
         rows.append(
-            f"  {line.label:<{width}}  {numbers[line.label]:>{room}}  {drawn}  {more}".rstrip()
+            f"  {line.label:<{width}}  {numbers[line.label]:>{digits}}  {drawn}  {more}".rstrip()
         )
     if limit is not None and limit.ok:
         unit = "bytes a second" if limit.label == MEMORY else "FLOP/s"
@@ -113,9 +113,9 @@ class Agreement:
 
     def describe(self) -> str:
         """One line of text."""
-        found = ", ".join(f"{label} {same}" for label, same in self.tokens.items())
+        counts = ", ".join(f"{label} {same}" for label, same in self.tokens.items())
         mark = "✓" if self.met else "✗"
-        return f"{mark} first answers the same as {self.first}'s, of {self.length}: {found}"
+        return f"{mark} first answers the same as {self.first}'s, of {self.length}: {counts}"
 
 
 def agreement(outcome: Outcome) -> Agreement | None:
@@ -124,10 +124,10 @@ def agreement(outcome: Outcome) -> Agreement | None:
         return None
     first, *others = (outcome.measured[entry.label] for entry in outcome.experiment.entries)
     same = {line.label: same_tokens(first, line) for line in others}
-    found = {label: tokens for label, tokens in same.items() if tokens is not None}
-    exact = tuple(label for label in outcome.experiment.exact if label in found)
+    compared = {label: tokens for label, tokens in same.items() if tokens is not None}
+    exact = tuple(label for label in outcome.experiment.exact if label in compared)
     length = len(first.turns[-1].answer or ()) if first.ok else 0
-    return Agreement(first.label, length, found, exact) if exact else None
+    return Agreement(first.label, length, compared, exact) if exact else None
 
 
 def bar(share: float, mark: float = 0.0) -> str:
@@ -168,7 +168,7 @@ def _beside(line: Measured, first: Measured, limit: Measured | None, shows: Quan
 
 
 def _spread(figure: Summary, shows: Quantity) -> str:
-    values = [number(each, shows) for each in (figure.median, figure.low, figure.high)]
+    values = [number(value, shows) for value in (figure.median, figure.low, figure.high)]
     return f"{values[0]} ({values[1]}–{values[2]})"
 
 
@@ -231,18 +231,18 @@ class Growth:
 
 def growths(points: Sequence[Outcome]) -> dict[str, Growth]:
     """The growth of each contender with at least two points."""
-    found = {}
+    growth = {}
     for label in dict.fromkeys(label for outcome in points for label in outcome.measured):
         rows = curve(points, label)
         if len(rows) > 1:
             sizes = [(x, memory) for x, _, memory in rows]
-            found[label] = Growth(
+            growth[label] = Growth(
                 slope([(x, time) for x, time, _ in rows]),
                 slope(sizes),
                 slope(sizes[-2:]),
                 any(label in point_of(outcome).linear for outcome in points),
             )
-    return found
+    return growth
 
 
 def point_of(outcome: Outcome) -> Point:
@@ -253,21 +253,21 @@ def point_of(outcome: Outcome) -> Point:
 
 def by_sweep(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     """The experiments that are points of a sweep, by its name, in the order of the axis."""
-    found: dict[str, list[Outcome]] = {}
+    points: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.experiment.point is not None:
-            found.setdefault(outcome.experiment.point.sweep, []).append(outcome)
-    return found
+            points.setdefault(outcome.experiment.point.sweep, []).append(outcome)
+    return points
 
 
 def curve(points: Sequence[Outcome], label: str) -> list[tuple[float, float, float]]:
     """The measured points of one contender: (x, milliseconds, bytes)."""
-    found = []
+    rows = []
     for outcome in points:
         line = outcome.measured.get(label)
         if line is not None and line.ok:
-            found.append((point_of(outcome).x, line.shown("time").median, line.memory))
-    return found
+            rows.append((point_of(outcome).x, line.shown("time").median, line.memory))
+    return rows
 
 
 def as_json(

@@ -100,9 +100,9 @@ class Corpus:
             for batch in training_batches(lengths, tokens, 0, 0)[:count]
         ]
         wanted = max(1, round(sum(map(len, same)) / RANDOM_PAIRS))
-        some = np.random.default_rng(0).permutation(len(self.pairs)).tolist()
+        order = np.random.default_rng(0).permutation(len(self.pairs)).tolist()
         starts = range(0, wanted * RANDOM_PAIRS, RANDOM_PAIRS)
-        rows = [[self.pairs[i] for i in some[start : start + RANDOM_PAIRS]] for start in starts]
+        rows = [[self.pairs[i] for i in order[start : start + RANDOM_PAIRS]] for start in starts]
         return {SAME: same, RANDOM: [row for row in rows if row]}
 
 

@@ -67,10 +67,10 @@ def turn(contender: Any, case: str) -> dict[str, Any]:
         work += contender.measure(case)
         calls += 1
     seconds = time.perf_counter() - start
-    found = {"seconds": seconds / calls, "work": work / calls, "peak": memory.peak()}
+    result = {"seconds": seconds / calls, "work": work / calls, "peak": memory.peak()}
     # A contender that writes tokens may show them, so that the harness can compare.
     answer = getattr(contender, "answer", None)
-    return found if answer is None else {**found, "answer": answer}
+    return result if answer is None else {**result, "answer": answer}
 
 
 def guarded(

@@ -60,7 +60,7 @@ class Embed:
         import torch.nn.functional as F
 
         order = sorted(range(len(self.sentences)), key=lambda i: -len(self.sentences[i]))
-        found = []
+        vectors = []
         with torch.inference_mode():
             for first in range(0, len(order), BATCH):
                 ids = rows([self.sentences[i] for i in order[first : first + BATCH]], PAD)
@@ -68,9 +68,9 @@ class Embed:
                 hidden = self.hidden(ids, real)
                 mask = real[..., None].to(hidden.dtype)  # (batch, length, 1)
                 mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
-                found.append(F.normalize(mean, dim=1))
-        out = torch.empty(len(order), found[0].shape[1])
-        out[order] = torch.cat(found)
+                vectors.append(F.normalize(mean, dim=1))
+        out = torch.empty(len(order), vectors[0].shape[1])
+        out[order] = torch.cat(vectors)
         return out
 
     def measure(self, case: str) -> float:

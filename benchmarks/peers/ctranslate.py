@@ -39,8 +39,8 @@ def spec_of(work: dict[str, Any]) -> Any:
     from ctranslate2.converters.transformers import MarianMTLoader
 
     size = work["target_vocab"]
-    names = [f"t{place}" for place in range(size - 1)] + ["<pad>"]
-    vocabulary = {name: place for place, name in enumerate(names)}
+    names = [f"t{index}" for index in range(size - 1)] + ["<pad>"]
+    vocabulary = {name: index for index, name in enumerate(names)}
     tokenizer = SimpleNamespace(
         get_vocab=lambda: vocabulary, eos_token=names[work["end"]], unk_token=names[3]
     )
@@ -67,12 +67,12 @@ class Decode:
         self.sources = [[f"t{min(token, last)}" for token in source] for source, _ in batch]
 
     def measure(self, case: str) -> float:
-        found = self.translator.translate_batch(
+        results = self.translator.translate_batch(
             self.sources[: int(case)],
             beam_size=marian.BEAM,
             min_decoding_length=marian.WRITTEN,
             max_decoding_length=marian.WRITTEN,
         )
-        lengths = {len(each.hypotheses[0]) for each in found}
+        lengths = {len(result.hypotheses[0]) for result in results}
         assert lengths == {marian.WRITTEN}, lengths
-        return len(found)
+        return len(results)

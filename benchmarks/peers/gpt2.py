@@ -74,14 +74,14 @@ class Decode:
 
         ids, length = torch.tensor(self.settings["texts"][:count]), self.settings["written"]
         with torch.inference_mode():
-            found = self.model.generate(
+            output = self.model.generate(
                 input_ids=ids,
                 attention_mask=torch.ones_like(ids),
                 min_new_tokens=length,
                 max_new_tokens=length,
                 do_sample=False,
             )
-        return found[:, ids.shape[1] :].tolist()
+        return output[:, ids.shape[1] :].tolist()
 
     def measure(self, case: str) -> float:
         rows = self.written(int(case))
@@ -94,8 +94,8 @@ def spec_of(work: dict[str, Any]) -> Any:
     import torch
     from ctranslate2.converters.transformers import GPT2Loader
 
-    names = [f"t{place}" for place in range(work["vocab"])]
-    vocabulary, end = {name: place for place, name in enumerate(names)}, names[work["end"]]
+    names = [f"t{index}" for index in range(work["vocab"])]
+    vocabulary, end = {name: index for index, name in enumerate(names)}, names[work["end"]]
     tokenizer = SimpleNamespace(
         get_vocab=lambda: vocabulary, bos_token=end, eos_token=end, unk_token=end
     )
@@ -126,14 +126,14 @@ class DecodeCTranslate2:
         self.prompts = [[f"t{token}" for token in text] for text in self.settings["texts"]]
 
     def written(self, count: int) -> list[list[int]]:
-        found = self.generator.generate_batch(
+        results = self.generator.generate_batch(
             self.prompts[:count],
             beam_size=1,
             min_length=self.settings["written"],
             max_length=self.settings["written"],
             include_prompt_in_result=False,  # so the prompt is read in one pass
         )
-        return [each.sequences_ids[0] for each in found]
+        return [result.sequences_ids[0] for result in results]
 
     def measure(self, case: str) -> float:
         rows = self.written(int(case))

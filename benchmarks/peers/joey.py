@@ -25,13 +25,13 @@ def vocabulary(size: int) -> Any:
         def add_tokens(self, tokens: list[str]) -> None:
             """All at once: the original looks each token up in a list, for minutes at 16,000."""
             self._itos = tokens
-            self._stoi = {token: place for place, token in enumerate(tokens)}
+            self._stoi = {token: index for index, token in enumerate(tokens)}
 
     special = SimpleNamespace(
         unk_token="<unk>", pad_token="<pad>", bos_token="<s>", eos_token="</s>", sep_token=None,
         unk_id=0, pad_id=1, bos_id=2, eos_id=3, sep_id=None, lang_tags=[],
     )  # fmt: skip
-    return Sized([f"w{place}" for place in range(4, size)], special)
+    return Sized([f"w{index}" for index in range(4, size)], special)
 
 
 def build(work: dict[str, Any]) -> Any:

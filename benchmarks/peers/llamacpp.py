@@ -120,20 +120,20 @@ class Decode:
         """Reads the same number of tokens of each prompt; the largest logit after the last."""
         import numpy as np
 
-        batch, place, last = self.batch, 0, []
+        batch, index, last = self.batch, 0, []
         for row, tokens in enumerate(following):
             for offset, token in enumerate(tokens):
-                batch.token[place], batch.pos[place] = token, start + offset
-                batch.n_seq_id[place], batch.seq_id[place][0] = 1, row
-                batch.logits[place] = offset == len(tokens) - 1
-                place += 1
-            last.append(place - 1)
-        batch.n_tokens = place
+                batch.token[index], batch.pos[index] = token, start + offset
+                batch.n_seq_id[index], batch.seq_id[index][0] = 1, row
+                batch.logits[index] = offset == len(tokens) - 1
+                index += 1
+            last.append(index - 1)
+        batch.n_tokens = index
         failed = self.api.llama_decode(self.context, batch)
         assert not failed, failed
         chosen = []
-        for place in last:
-            logits = self.api.llama_get_logits_ith(self.context, place)
+        for index in last:
+            logits = self.api.llama_get_logits_ith(self.context, index)
             numbers = np.ctypeslib.as_array(logits, (self.settings["vocab"],))
             numbers[self.settings["end"]] = -np.inf
             chosen.append(int(numbers.argmax()))

@@ -88,7 +88,7 @@ class Decode:
         count = int(case)
         ids = rows(self.sources[:count], self.settings["pad"])
         with torch.inference_mode():
-            found = self.model.generate(
+            output = self.model.generate(
                 input_ids=ids,
                 attention_mask=(ids != self.settings["pad"]).long(),
                 num_beams=BEAM,
@@ -96,7 +96,7 @@ class Decode:
                 max_new_tokens=WRITTEN,
                 do_sample=False,
             )
-        assert found.shape == (count, 1 + WRITTEN), found.shape
+        assert output.shape == (count, 1 + WRITTEN), output.shape
         return count
 
 
@@ -129,6 +129,6 @@ class Encode:
 
         looking = self.attention == "eager"
         with torch.inference_mode():
-            found = self.encoder(input_ids=self.ids, output_attentions=looking)
-        assert not looking or found.attentions[0].shape[-1] == self.tokens
+            output = self.encoder(input_ids=self.ids, output_attentions=looking)
+        assert not looking or output.attentions[0].shape[-1] == self.tokens
         return self.tokens

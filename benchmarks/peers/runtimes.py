@@ -72,13 +72,13 @@ class Onnxruntime:
             str(fused), options, providers=["CPUExecutionProvider"]
         )
         self.value = onnxruntime.OrtValue.ortvalue_from_numpy
-        self.names = [each.name for each in self.session.get_outputs()]
+        self.names = [output.name for output in self.session.get_outputs()]
 
     def run(self, inputs: dict[str, Any]) -> list[Any]:
         """Answers as onnxruntime's values; inputs are those, or numpy arrays."""
         given = {
-            name: self.value(each) if hasattr(each, "dtype") else each
-            for name, each in inputs.items()
+            name: self.value(value) if hasattr(value, "dtype") else value
+            for name, value in inputs.items()
         }
         return self.session.run_with_ort_values(self.names, given)
 
@@ -104,8 +104,8 @@ class OpenVINO:
     def run(self, inputs: dict[str, Any]) -> list[Any]:
         self.request.infer(inputs, share_inputs=True)
         # The request writes over its outputs at the next call: those to be given back are copied.
-        found = [self.request.get_output_tensor(place).data for place in range(self.outputs)]
-        return [found[0], *(each.copy() for each in found[1:])]
+        outputs = [self.request.get_output_tensor(index).data for index in range(self.outputs)]
+        return [outputs[0], *(output.copy() for output in outputs[1:])]
 
     def numpy(self, answer: Any) -> Any:
         return answer
@@ -127,21 +127,21 @@ class Cached(nn.Module):
 
     def forward(self, ids: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
         n, before = ids.shape[1], past[0].shape[2]
-        places = torch.arange(n) + before
-        visible = torch.arange(before + n)[None] <= places[:, None]  # (new, before + new)
-        x, kept = self.body.wte(ids) + self.body.wpe(places), []
+        positions = torch.arange(n) + before
+        visible = torch.arange(before + n)[None] <= positions[:, None]  # (new, before + new)
+        x, cache = self.body.wte(ids) + self.body.wpe(positions), []
         for layer, block in enumerate(self.body.h):
             parts = block.attn.c_attn(block.ln_1(x)).split(x.shape[-1], dim=2)
             # (rows, new, dim) -> (rows, heads, new, size)
             q, k, v = (part.view(*part.shape[:2], self.heads, -1).transpose(1, 2) for part in parts)
             k, v = torch.cat((past[2 * layer], k), 2), torch.cat((past[2 * layer + 1], v), 2)
-            kept += [k, v]
+            cache += [k, v]
             scores = q @ k.transpose(2, 3) / q.shape[-1] ** 0.5
             weights = scores.masked_fill(~visible, float("-inf")).softmax(-1)
             mixed = (weights @ v).transpose(1, 2).reshape(x.shape)
             x = x + block.attn.c_proj(mixed)
             x = x + block.mlp.c_proj(F.gelu(block.mlp.c_fc(block.ln_2(x)), approximate="tanh"))
-        return self.body.ln_f(x[:, -1]) @ self.body.wte.weight.T, *kept
+        return self.body.ln_f(x[:, -1]) @ self.body.wte.weight.T, *cache
 
 
 @dataclass
@@ -206,9 +206,9 @@ class Decode(OnEngine):
         return np.stack(chosen, 1).tolist()
 
     def measure(self, case: str) -> float:
-        found = self.written(int(case))
-        self.answer = found[0]
-        return counted(found, self.settings)
+        rows = self.written(int(case))
+        self.answer = rows[0]
+        return counted(rows, self.settings)
 
 
 class Hidden(nn.Module):
@@ -234,8 +234,8 @@ class Embed(OnEngine, bert.Embed):
         self.open_session(Hidden(self.model), inputs, "hidden", axes, threads)
 
     def hidden(self, ids: Tensor, real: Tensor) -> Tensor:
-        [found] = self.session.run({"ids": ids.numpy(), "real": real.numpy()})
-        return torch.from_numpy(self.session.numpy(found))
+        [hidden] = self.session.run({"ids": ids.numpy(), "real": real.numpy()})
+        return torch.from_numpy(self.session.numpy(hidden))
 
 
 class Logits(nn.Module):
@@ -259,5 +259,5 @@ class Classify(OnEngine, vit.Classify):
         self.open_session(Logits(self.model), inputs, "logits", axes, threads)
 
     def logits(self, images: Any) -> Any:
-        [found] = self.session.run({"pixels": images.numpy()})
-        return self.session.numpy(found)
+        [logits] = self.session.run({"pixels": images.numpy()})
+        return self.session.numpy(logits)

@@ -58,16 +58,16 @@ class Translator(nn.Module):
         weights = scores.masked_fill(~real, float("-inf")).softmax(-1)  # (batch, length)
         context = (weights[:, None] @ memory).squeeze(1)
         state = self.cell(torch.cat((y, context), 1), state)
-        found = self.readout(torch.cat((self.dropout(state), context, y), 1)).tanh()
-        return found @ self.embed.weight.T, state
+        hidden = self.readout(torch.cat((self.dropout(state), context, y), 1)).tanh()
+        return hidden @ self.embed.weight.T, state
 
     def forward(self, batch: Padded) -> Tensor:
         """(batch, length, vocab)"""
         memory, keys, state = self.encode(batch.source, batch.source_real)
         logits = []
         for y in self.embedded(batch.target_in).unbind(1):
-            found, state = self.step(y, state, memory, keys, batch.source_real)
-            logits.append(found)
+            step_logits, state = self.step(y, state, memory, keys, batch.source_real)
+            logits.append(step_logits)
         return torch.stack(logits, 1)
 
     @torch.inference_mode()

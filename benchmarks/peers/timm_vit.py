@@ -45,9 +45,9 @@ class _StandIn(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        found = sys.modules.get(f"{self.__name__}.{name}") or _Anything(name, (), {})
-        setattr(self, name, found)
-        return found
+        value = sys.modules.get(f"{self.__name__}.{name}") or _Anything(name, (), {})
+        setattr(self, name, value)
+        return value
 
 
 def timm() -> Any:

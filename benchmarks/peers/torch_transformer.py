@@ -68,10 +68,10 @@ class Translator(nn.Module):
 
 def sinusoids(length: int, dim: int) -> Tensor:
     """(length, dim)"""
-    place = torch.arange(length)[:, None]
+    position = torch.arange(length)[:, None]
     rate = torch.exp(torch.arange(0, dim, 2) * (-math.log(10000.0) / dim))
     table = torch.zeros(length, dim)
-    table[:, 0::2], table[:, 1::2] = torch.sin(place * rate), torch.cos(place * rate)
+    table[:, 0::2], table[:, 1::2] = torch.sin(position * rate), torch.cos(position * rate)
     return table
 
 

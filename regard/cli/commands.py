@@ -139,7 +139,7 @@ def train(
 
 @app.command("eval")
 def evaluate(
-    place: ModelPath,
+    model_name: ModelPath,
     columns: DataColumns = None,
     split: Annotated[str | None, Option(help="A split of the run's data: valid, test, …")] = None,
     files: Annotated[
@@ -189,9 +189,11 @@ def evaluate(
     others = {"--split": split, "--data": files, "-o": out, "--beam": beam, "--limit": limit}
     switches = {"--suggest": suggest or None, "--lowercase": lowercase or None}
     given = [option for option, value in {**others, **switches}.items() if value is not None]
-    if evaluate_vectors(place, analogies or [], similarity or [], given, as_json=as_json):
+    if evaluate_vectors(model_name, analogies or [], similarity or [], given, as_json=as_json):
         return
-    pipeline = load_pipeline(place, threads, precision, device, dtype, download=False, kind=as_kind)
+    pipeline = load_pipeline(
+        model_name, threads, precision, device, dtype, download=False, kind=as_kind
+    )
     shown: list[str] = []
 
     with Progress(1.0, quiet=quiet, at_once=False) as bar:
@@ -229,7 +231,7 @@ app.command()(look)
 
 @app.command()
 def words(
-    place: ModelPath,
+    model_name: ModelPath,
     word: Annotated[str, Argument(metavar="WORD", help="The word to compare.")],
     sentences: Annotated[
         list[str], Option("--in", help="A sentence with the word in it; repeatable.")
@@ -247,9 +249,9 @@ def words(
     as_kind: AsKind = None,
 ) -> None:
     """Compare a word's vectors in several sentences, and list the nearest words."""
-    pipeline = load_pipeline(place, threads, precision, device, dtype, kind=as_kind)
-    found = pipeline.words(word, sentences, layer=layer, count=top)
-    print_result(found.table(), found.to_json(), as_json=as_json)
+    pipeline = load_pipeline(model_name, threads, precision, device, dtype, kind=as_kind)
+    comparison = pipeline.words(word, sentences, layer=layer, count=top)
+    print_result(comparison.table(), comparison.to_json(), as_json=as_json)
 
 
 app.command()(heads)
@@ -261,7 +263,7 @@ def plan(
     what: Annotated[
         str | None,
         Argument(
-            metavar="[RECIPE|SIZE|DIR]",
+            metavar="[RECIPE|SIZE|MODEL]",
             help="A recipe, a size (base, gpt2, …), or a model's folder or cached name; by "
             "default, the sizes are listed.",
         ),
@@ -295,7 +297,7 @@ def plan(
         print_line(listing())
         return
     setup(threads, None)
-    found = compute(
+    estimate = compute(
         what,
         overrides or (),
         tokens=tokens,
@@ -305,7 +307,7 @@ def plan(
         length=length,
         threads=threads,
     )
-    print_result(found.table(), found.to_json(), as_json=as_json)
+    print_result(estimate.table(), estimate.to_json(), as_json=as_json)
 
 
 @app.command("recipe")
@@ -334,7 +336,7 @@ def list_runs(
     name: Annotated[
         str | None,
         Argument(
-            metavar="[DIR|NAME]",
+            metavar="[FOLDER|NAME]",
             help="A folder to list, or a model or run whose card to show; by default, the shelf "
             "and this folder are listed.",
         ),
@@ -361,12 +363,12 @@ def env(
     """Show versions, threads and the capabilities of this machine."""
     from regard.runtime.device import describe
 
-    found = describe(kernels=kernels)
+    facts = describe(kernels=kernels)
     if kernels:
         from regard.kernels.small_batches import state
 
-        found["few rows"] = state()
-    print_result(_aligned(found), found, as_json=as_json)
+        facts["few rows"] = state()
+    print_result(_aligned(facts), facts, as_json=as_json)
 
 
 def _aligned(values: Mapping[str, Any]) -> str:

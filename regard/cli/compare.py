@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from regard.cli.options import AsJson, Quiet, Threads, print_line, print_status
+from regard.cli.options import AsJson, Quiet, Threads, print_line, print_result, print_status
 from regard.errors import InputError
 
 
@@ -40,8 +39,8 @@ def compare(
     texts = text or []
     finished = len(words) == 1 and out is None and (Path(words[0]) / comparing.FILE).is_file()
     if finished:
-        found = comparing.read_comparison(words[0])
-        missing = [each.name for each in found.models if each.name not in found.results]
+        compared = comparing.read_comparison(words[0])
+        missing = [model.name for model in compared.models if model.name not in compared.results]
         if missing:
             raise InputError(
                 words[0],
@@ -57,7 +56,7 @@ def compare(
             fix="add -o runs/compare, or name the folder of a finished one",
         )
     else:
-        found = comparing.compare(
+        compared = comparing.compare(
             words,
             out,
             threads=threads,
@@ -67,15 +66,15 @@ def compare(
     from regard.explain import comparison
 
     if as_json:
-        results = {name: each.model_dump() for name, each in found.results.items()}
-        said = found.translations(texts) if texts else {}
-        print_line(json.dumps({"results": results, "translations": said}, ensure_ascii=False))
+        results = {name: result.model_dump() for name, result in compared.results.items()}
+        translations = compared.translations(texts) if texts else {}
+        print_result("", {"results": results, "translations": translations}, as_json=True)
         return
     if finished and texts:
-        for each in texts:
-            print_line(each)
-            for name, [translation] in found.translations([each]).items():
+        for sentence in texts:
+            print_line(sentence)
+            for name, [translation] in compared.translations([sentence]).items():
                 print_line(f"  {name}: {translation}")
     else:
-        print_line(comparison.table(found))
-    print_status(f"{comparison.write_page(found, texts)} shows it", quiet=quiet)
+        print_line(comparison.table(compared))
+    print_status(f"{comparison.write_page(compared, texts)} shows it", quiet=quiet)

@@ -51,14 +51,14 @@ def import_model(
 def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
     """The numbers of an option, separated by commas."""
     try:
-        return None if text is None else tuple(float(each) for each in text.split(","))
+        return None if text is None else tuple(float(number) for number in text.split(","))
     except ValueError:
         expected = "numbers, separated by commas"
         raise InputError(option, got=text, expected=expected) from None
 
 
 def export_model(
-    place: ModelPath,
+    model_name: ModelPath,
     out: Annotated[Path, Option("-o", "--out", help="A new folder.")],
     to: Annotated[
         str | None, Option(help="hf: for transformers; timm: a ViT for timm; regard.")
@@ -77,7 +77,7 @@ def export_model(
         raise InputError("--store", got=f"--to {to}", expected="--to regard")
     from regard.hub.exchange import how_to_load
 
-    pipeline = load_pipeline(place, None, device="cpu", kind=as_kind)
+    pipeline = load_pipeline(model_name, None, device="cpu", kind=as_kind)
     if to == "regard":
         pipeline.save(out, store=store or "fp32")
         print_status(f"{pipeline.name} is in {out}, in {store or 'fp32'}", quiet=quiet)

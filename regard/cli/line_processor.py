@@ -215,17 +215,17 @@ def _prompted_lines() -> Iterator[tuple[int, list[bytes]]]:
 
 def _batches(descriptor: int) -> Iterator[tuple[int, list[bytes]]]:
     """Yields batches of lines as they become available, with the number of the first line."""
-    number, rest = 1, b""
+    number, unfinished = 1, b""
     while chunk := os.read(descriptor, 1 << 16):
-        if len(rest) > LONGEST_LINE:  # too long and an error anyway: skip the rest of the line
+        if len(unfinished) > LONGEST_LINE:  # an error anyway: skip the rest of the line
             _, end, chunk = chunk.partition(b"\n")
             if not end:
                 continue
             chunk = end + chunk
-        *lines, rest = (rest + chunk).split(b"\n")
+        *lines, unfinished = (unfinished + chunk).split(b"\n")
         for start in range(0, len(lines), BATCH_SIZE):
             part = [line.removesuffix(b"\r") for line in lines[start : start + BATCH_SIZE]]
             yield number, part
             number += len(part)
-    if rest:
-        yield number, [rest.removesuffix(b"\r")]
+    if unfinished:
+        yield number, [unfinished.removesuffix(b"\r")]

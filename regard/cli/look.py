@@ -30,7 +30,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.explain.images.hiding import Hiding, HidingReport
-    from regard.explain.look import Choice, Look
+    from regard.explain.look import Look, LookSelection
     from regard.pipeline import Pipeline
 
 Split = Annotated[str | None, Option(help="A split of the run's data; by default valid.")]
@@ -42,7 +42,7 @@ Count = Annotated[int, Option("--pairs", help="How many pairs, images, or pieces
 
 
 def look(
-    place: ModelPath,
+    model_name: ModelPath,
     text: Annotated[
         str | None, Argument(metavar="[TEXT|FILE]", help="The sentence, or an image's path.")
     ] = None,
@@ -114,7 +114,7 @@ def look(
         got = "--test and an input" if test else "no input"
         raise InputError("look", got=got, expected="a text or an image, or --test for many images")
     hiding = None if hide == 0 else _hiding(hide, fill, draws, seed)
-    pipeline = load_pipeline(place, threads, precision, device, dtype, kind=as_kind)
+    pipeline = load_pipeline(model_name, threads, precision, device, dtype, kind=as_kind)
     if test or text is None:
         if not (number is None or isinstance(number, int)) or word or target or original:
             got = "--word, --target, --original or the name of a layer"
@@ -133,14 +133,14 @@ def look(
     )  # fmt: skip
     assert out is not None
     choice = seen.choose(kind, number, head, word)
-    found = None if hiding is None or not seen.testable(choice) else seen.test(choice, hiding)
-    seen.save_choice(out, choice, found, details=details, paper=paper)
+    result = None if hiding is None or not seen.testable(choice) else seen.test(choice, hiding)
+    seen.save_choice(out, choice, result, details=details, paper=paper)
     row = _row(seen, choice, text)
-    row |= {} if found is None else {"test": found.to_json()}
+    row |= {} if result is None else {"test": result.to_json()}
     print_result(seen.target or text, row, as_json=as_json)
     print_status(f"{out} shows {choice.name}: {choice.short}", quiet=quiet or as_json)
-    if found is not None:
-        print_status(found.verdict, quiet=quiet or as_json)
+    if result is not None:
+        print_status(result.verdict, quiet=quiet or as_json)
 
 
 PICTURES = (".html", ".png", ".svg", ".pdf")
@@ -162,7 +162,7 @@ def _images(pipeline: Pipeline, split: str | None, files: str | None, count: int
 
 def _finish_test(report: HidingReport, out: Path | None, *, as_json: bool, quiet: bool) -> None:
     if out is not None:
-        from regard.explain.plot_tests import save_report
+        from regard.explain.plot_reports import save_report
 
         save_report(report, out)
     print_result(report.table(), report.to_json(), as_json=as_json)
@@ -170,10 +170,10 @@ def _finish_test(report: HidingReport, out: Path | None, *, as_json: bool, quiet
         print_status(f"{out} is drawn", quiet=quiet or as_json)
 
 
-def _row(seen: Look, choice: Choice, text: str) -> dict[str, Any]:
+def _row(seen: Look, choice: LookSelection, text: str) -> dict[str, Any]:
     """What is shown, as JSON: the weights of the map, or those over the patches of an image."""
     if seen.picture is None:
-        weights = choice.map.seen(choice.head, seen.knocked_out_in(choice.map))
+        weights = choice.map.matrix(choice.head, seen.knocked_out_in(choice.map))
         shown = {"queries": list(choice.map.queries), "keys": list(choice.map.keys)}
         row = {"text": text, "output": seen.target or None, "map": choice.short, **shown}
         return {**row, "weights": _numbers(weights)}
@@ -195,13 +195,13 @@ def _numbers(values: Any) -> Any:
     """Nested lists of numbers; a head that was knocked out has none."""
     import numpy as np
 
-    found = np.round(values, 6).astype(object)
-    found[np.isnan(values)] = None
-    return found.tolist()
+    rounded = np.round(values, 6).astype(object)
+    rounded[np.isnan(values)] = None
+    return rounded.tolist()
 
 
 def heads(
-    place: ModelPath,
+    model_name: ModelPath,
     columns: DataColumns = None,
     split: Split = None,
     files: Data = None,
@@ -231,17 +231,17 @@ def heads(
 
     if out is not None:
         picture_ending(out, (".png", ".svg", ".pdf"), "heads")
-    pipeline = load_pipeline(place, threads, precision, device, dtype, kind=as_kind)
+    pipeline = load_pipeline(model_name, threads, precision, device, dtype, kind=as_kind)
     if out is not None and not pipeline.reader.has_grid:
         raise InputError("heads -o", got="a model of texts", expected="a model of images")
     named = parse_columns(columns or ())
     selection = Selection(split, files, "heads", pipeline.name, named)
     texts = pipeline.task.head_examples(pipeline.recipe, selection, count)
-    found = pipeline.heads(texts)
+    summaries = pipeline.heads(texts)
     over = f"{len(texts)} {pipeline.task.items}"
-    table = heads_table(found, over, pipeline.task.effect)
+    table = heads_table(summaries, over, pipeline.task.effect)
     if out is not None:
-        from regard.explain.plot_tests import save_heads
+        from regard.explain.plot_reports import save_heads
 
-        save_heads(found, over, out)
-    print_result(table, *map(asdict, found), as_json=as_json)
+        save_heads(summaries, over, out)
+    print_result(table, *map(asdict, summaries), as_json=as_json)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import logging
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from regard.errors import safe
+from regard.runtime.printing import print_line as print_line
+from regard.runtime.printing import print_result as print_result
+from regard.runtime.printing import print_status as print_status
+from regard.runtime.printing import silence_warnings as silence_warnings
 
 if TYPE_CHECKING:
     from regard.pipeline import Pipeline
@@ -22,7 +21,7 @@ DataColumns = Annotated[
 ModelPath = Annotated[
     str,
     Argument(
-        metavar="DIR",
+        metavar="MODEL",
         help="A run, a checkpoint, a model's folder, or a name: tiny/translate, gpt2.",
     ),
 ]
@@ -67,7 +66,7 @@ Beam = Annotated[int | None, Option("--beam", help="Beam width; 1 is greedy.")]
 
 
 def load_pipeline(
-    place: str,
+    model_name: str,
     threads: int | None,
     precision: str = "fp32",
     device: str = "auto",
@@ -76,36 +75,11 @@ def load_pipeline(
     download: bool = True,
     kind: str | None = None,
 ) -> Pipeline:
-    """Loads the model that DIR names, on the given device and with the given number of threads."""
+    """Loads the model that MODEL names, on a device and with a number of threads."""
     from regard.runs.load import load
     from regard.runtime.device import setup
 
     setup(threads, None)
     return load(
-        place, precision=precision, device=device, dtype=dtype, download=download, kind=kind
+        model_name, precision=precision, device=device, dtype=dtype, download=download, kind=kind
     )
-
-
-def silence_warnings(*, quiet: bool) -> None:
-    """Turns off warnings if `quiet` is set; errors are always printed."""
-    if quiet:
-        logging.getLogger("regard").setLevel(logging.ERROR)
-
-
-def print_result(text: str, *rows: Any, as_json: bool) -> None:
-    """Prints a result as text, or as JSON with one object a line."""
-    lines = [json.dumps(row, ensure_ascii=False) for row in rows] if as_json else [text]
-    for line in lines:
-        print_line(line)
-
-
-def print_line(text: str = "", end: str = "\n") -> None:
-    """Prints a result to standard output; control characters are escaped."""
-    print(safe(text), end=end)  # noqa: T201
-
-
-def print_status(message: str, *, quiet: bool = False) -> None:
-    """Prints a line to standard error, so that standard output holds only results."""
-    if not quiet:
-        with contextlib.suppress(OSError):  # a closed standard error must not stop the work
-            print(safe(message), file=sys.stderr, flush=True)  # noqa: T201

@@ -19,8 +19,8 @@ LONGEST = 2**18
 
 
 def tokens(
-    place: Annotated[
-        str, Argument(metavar="DIR", help="A model, as in other commands, or a tokenizer.json.")
+    model_name: Annotated[
+        str, Argument(metavar="MODEL", help="A model, as in other commands, or a tokenizer.json.")
     ],
     texts: Texts = None,
     source: Input = None,
@@ -29,7 +29,7 @@ def tokens(
     ] = False,
     compare: Annotated[
         list[str] | None,
-        Option(metavar="DIR", help="Another tokenizer to compare with; repeatable."),
+        Option(metavar="MODEL", help="Another tokenizer to compare with; repeatable."),
     ] = None,
     decode: Annotated[
         bool, Option("--decode", help="Convert ids, given as arguments or lines, to text.")
@@ -47,7 +47,7 @@ def tokens(
     if decode and compare:
         raise InputError("--decode", got="--compare", expected="one of the two",
                          fix="the same id is another token in another vocabulary")  # fmt: skip
-    names = [place, *(compare or ())]
+    names = [model_name, *(compare or ())]
     sides = [_side(name, target=target) for name in names]
     if decode:
         show = _decoder(sides[0], as_json=as_json)
@@ -71,11 +71,11 @@ def _check_length(text: str) -> None:
         )
 
 
-def _side(place: str, *, target: bool) -> Tokenizer:
+def _side(model_name: str, *, target: bool) -> Tokenizer:
     from regard.runs.load import vocabulary
 
-    found = vocabulary(place)
-    return found.target if target else found.source
+    tokenizers = vocabulary(model_name)
+    return tokenizers.target if target else tokenizers.source
 
 
 def _decoder(tokenizer: Tokenizer, *, as_json: bool) -> Callable[[str], str]:

@@ -12,16 +12,16 @@ from regard.cli.options import AsJson, Quiet, Seed, print_result, print_status
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.vectors.table import Near, WordVectors
+    from regard.vectors.table import Neighbour, WordVectors
 
 QUESTIONS = {"nearest": 1, "analogy": 1, "difference": 4, "odd": 3, "map": 2, "save": 0}
 """The questions, each with the least number of words it takes."""
 
 
 def vectors(
-    place: Annotated[
+    model_name: Annotated[
         str,
-        Argument(metavar="PLACE", help="words/glove, a run of own/vectors, or a file of vectors."),
+        Argument(metavar="MODEL", help="words/glove, a run of own/vectors, or a file of vectors."),
     ],
     question: Annotated[str, Argument(metavar="|".join(QUESTIONS))],
     words: Annotated[
@@ -59,7 +59,7 @@ def vectors(
         from regard.vectors.projection import map_ending
 
         map_ending(out or Path("map.png"))  # raise errors before the work, not after it
-    table = opened(place)
+    table = opened(model_name)
     if question == "map":
         _map(table, given, out or Path("map.png"), method, seed or 0, as_json=as_json, quiet=quiet)
     elif question == "save":
@@ -83,32 +83,32 @@ def _near(
 ) -> None:
     from regard.vectors.table import TOP
 
-    answers: list[tuple[str, list[Near]]]
+    answers: list[tuple[str, list[Neighbour]]]
     if question == "nearest":
-        table.places(words)  # raises one error that names all unknown words
+        table.rows(words)  # raises one error that names all unknown words
         answers = [(word, table.nearest(word, top or TOP)) for word in words]
     elif question == "analogy":
         answers = [(" ".join(words), table.analogy(words, top or TOP))]
     else:
         answers = [(" ".join(words), table.odd(words))]
-    for about, found in answers:
+    for asked, neighbours in answers:
         key = {"nearest": "word", "analogy": "terms", "odd": "words"}[question]
-        rows = [{"word": each.word, "cosine": round(each.cosine, 4)} for each in found]
-        width = max((len(each.word) for each in found), default=0)
-        lines = [f"{each.word:<{width}}  {each.cosine:6.3f}" for each in found]
-        title = [f"{about}:"] if len(answers) > 1 else []
-        print_result("\n".join([*title, *lines]), {key: about, question: rows}, as_json=as_json)
+        rows = [{"word": near.word, "cosine": round(near.cosine, 4)} for near in neighbours]
+        width = max((len(near.word) for near in neighbours), default=0)
+        lines = [f"{near.word:<{width}}  {near.cosine:6.3f}" for near in neighbours]
+        title = [f"{asked}:"] if len(answers) > 1 else []
+        print_result("\n".join([*title, *lines]), {key: asked, question: rows}, as_json=as_json)
 
 
 def _difference(table: WordVectors, words: list[str], *, as_json: bool) -> None:
     first, second, third, fourth = words
-    found = table.difference(first, second, third, fourth)
+    result = table.difference(first, second, third, fourth)
     text = (
-        f"cosine of {first} − {second} and {third} − {fourth}: {found.cosine:.3f}\n"
-        f"lengths {found.lengths[0]:.3f} and {found.lengths[1]:.3f}, apart {found.apart:.3f}\n"
-        f"two differences of words drawn at random: {found.by_chance:.3f} on average, either way"
+        f"cosine of {first} − {second} and {third} − {fourth}: {result.cosine:.3f}\n"
+        f"lengths {result.lengths[0]:.3f} and {result.lengths[1]:.3f}, apart {result.apart:.3f}\n"
+        f"two differences of words drawn at random: {result.by_chance:.3f} on average, either way"
     )
-    print_result(text, {"words": words, **found.to_json()}, as_json=as_json)
+    print_result(text, {"words": words, **result.to_json()}, as_json=as_json)
 
 
 def _map(
@@ -121,8 +121,8 @@ def _map(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    found = table.map(words, out, method=method, seed=seed)
-    for word, (x, y) in found.items():
+    points = table.map(words, out, method=method, seed=seed)
+    for word, (x, y) in points.items():
         line = f"{word:<16}{x:9.3f}{y:9.3f}"
         print_result(line, {"word": word, "x": x, "y": y}, as_json=as_json)
     print_status(f"{out} is drawn", quiet=quiet)
@@ -143,8 +143,8 @@ def _save(
     if out is None:
         raise InputError("save", got="no -o", expected="a file or folder", fix="add -o mine.npz")
     table = table.first(top) if top is not None else table
-    for place in also:
-        table = table.joined(opened(place))
+    for model_name in also:
+        table = table.joined(opened(model_name))
     path = save(table, out, half=half)
     print_status(f"{len(table):,} words of {table.dim} numbers are in {path}", quiet=quiet)
 
@@ -166,10 +166,10 @@ def train_vectors(
     from regard.vectors.training import check_device
     from regard.vectors.training import train_vectors as run
 
-    found = recipes.load_form(FORM, recipe, overrides)
+    form = recipes.load_form(FORM, recipe, overrides)
     check_device(device)
-    used = setup(threads, found.seed, quiet=quiet).threads
-    table = run(found, out, resume=resume, quiet=quiet, threads=used)
+    used = setup(threads, form.seed, quiet=quiet).threads
+    table = run(form, out, resume=resume, quiet=quiet, threads=used)
     word = next((word for word in table.words if len(word) > 4), table.words[0])
     where = shlex.quote(out)
     print_status(f"{table} is in {out}", quiet=quiet)
@@ -180,27 +180,27 @@ def train_vectors(
 
 
 def evaluate_vectors(
-    place: str, analogies: list[str], similarity: list[str], others: list[str], *, as_json: bool
+    model_name: str, analogies: list[str], similarity: list[str], given: list[str], *, as_json: bool
 ) -> bool:
-    """Runs `regard eval` for word vectors; returns False if the place holds something else.
+    """Runs `regard eval` for word vectors; returns False if the model is something else.
 
     Args:
-        place: The name, run or file to load.
+        model_name: The name, run or file to load.
         analogies: Files of analogy questions.
         similarity: Files of word pairs with scores.
-        others: Given options that do not apply to word vectors, for the error.
+        given: Given options that do not apply to word vectors, for the error.
         as_json: Whether to print JSON.
     """
     from regard.vectors.store import holds_vectors
     from regard.vectors.store import vectors as opened
 
-    if not (analogies or similarity or holds_vectors(place)):
+    if not (analogies or similarity or holds_vectors(model_name)):
         return False
-    if others:
+    if given:
         expected = "--analogies FILE, --similarity FILE, or neither"
-        raise InputError(f"eval {place}", got=others[0], expected=expected)
+        raise InputError(f"eval {model_name}", got=given[0], expected=expected)
     from regard.vectors.scores import evaluate
 
-    found = evaluate(opened(place), analogies, similarity)
-    print_result(found.table(), *found.to_json(), as_json=as_json)
+    scores = evaluate(opened(model_name), analogies, similarity)
+    print_result(scores.table(), *scores.to_json(), as_json=as_json)
     return True

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from regard.cli.line_processor import LineProcessor
     from regard.inputs.reader import Encoded
     from regard.pipeline import Pipeline
+    from regard.tasks.options import VerbOptions
 
 Strict = Annotated[bool, Option("--strict", help="Stop at a line that cannot be read.")]
 Stream = Annotated[bool, Option("--stream", help="Print the answer while it is generated.")]
@@ -56,11 +57,17 @@ class VerbCommand(LateCommand):
 
     def function(self) -> Callable[..., None]:
         """Makes its options."""
-        return command_of(every_verb()[self.name or ""])
+        verb = every_verb()[self.name or ""]
+        return command_of(verb, verb.options)
 
 
-def command_of(verb: Verb) -> Callable[..., None]:
-    """The function of a verb's command, with a signature from which typer reads the options."""
+def command_of(verb: Verb, options_class: type[VerbOptions]) -> Callable[..., None]:
+    """The function of a verb's command, with a signature from which typer reads the options.
+
+    Args:
+        verb: The verb.
+        options_class: The class of its options, `verb.options`.
+    """
 
     def command(**given: Any) -> None:
         from regard.cli.line_processor import is_interactive
@@ -71,8 +78,9 @@ def command_of(verb: Verb) -> Callable[..., None]:
         threads, precision = given.pop("threads"), given.pop("precision")
         device, dtype = given.pop("device", "auto"), given.pop("dtype", "fp32")
         kind = given.pop("as_kind", None)
-        given = _with_files(verb, {key: value for key, value in given.items() if value is not None})
-        options, settings = verb.read((), given)
+        given = {key: value for key, value in given.items() if value is not None}
+        given = _with_files(verb.name, options_class, given)
+        options, settings = verb.parse_options((), given)
         pipeline = load_pipeline(model_name, threads, precision, device, dtype, kind=kind)
         settings = verb.command_settings(options, settings, pipeline.recipe.decode)
         call = VerbCall(pipeline, verb, options, settings, **switches)
@@ -81,7 +89,7 @@ def command_of(verb: Verb) -> Callable[..., None]:
         call.line_processor(whole=bool(texts) or not is_interactive(source)).run(texts, source)
 
     command.__name__, command.__doc__ = verb.name, verb.help
-    parameters = list(_parameters(verb))
+    parameters = list(_parameters(verb, options_class))
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
@@ -196,7 +204,7 @@ class VerbCall:
         return self.verb.echoes_prompt and goes_on and not self.quiet
 
 
-def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
+def _parameters(verb: Verb, options_class: type[VerbOptions]) -> Iterator[inspect.Parameter]:
     """Yields the parameters of the function of a verb's command, for typer."""
     from regard.decode.config import DecodeConfig
 
@@ -206,11 +214,11 @@ def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
     yield _keyword("model", ModelPath)
     yield _keyword("texts", texts, None)
     yield _keyword("source", Input, None)
-    fields = dict(verb.options.model_fields)
+    fields = dict(options_class.model_fields)
     last = {"knock_out": fields.pop("knock_out")}
     decode = {name: DecodeConfig.model_fields[name] for name in verb.decode}
     for name, field in (fields | decode | last).items():
-        yield from _option(verb, name, field)
+        yield from _option(verb, name, field, is_setting=name in decode)
     yield _keyword("strict", Strict, default=False)
     if verb.streams == "optional":
         yield _keyword("stream", Stream, default=False)
@@ -226,19 +234,27 @@ def _parameters(verb: Verb) -> Iterator[inspect.Parameter]:
         yield _keyword(name, kind, default)
 
 
-def _option(verb: Verb, name: str, field: FieldInfo) -> Iterator[inspect.Parameter]:
-    """Yields the option of a command for a field; if it is not given, its value is None."""
+def _option(
+    verb: Verb, name: str, field: FieldInfo, *, is_setting: bool
+) -> Iterator[inspect.Parameter]:
+    """Yields the option of a command for a field; if it is not given, its value is None.
+
+    Args:
+        verb: The verb.
+        name: The name of the field.
+        field: The field.
+        is_setting: Whether it is a decoding setting, which is checked as in a recipe.
+    """
     from annotated_types import Ge
 
     flag = f"--{name.replace('_', '-')}"
     kind = _option_type(field.annotation)
-    is_option = name in verb.options.model_fields  # decoding settings are checked as in a recipe
-    bounds = [bound.ge for bound in field.metadata if is_option and isinstance(bound, Ge)]
+    bounds = [bound.ge for bound in field.metadata if not is_setting and isinstance(bound, Ge)]
     least: Any = bounds[0] if bounds else None
     names = [flag, *verb.other_flags.get(name, ())]
     if kind is bool and field.default is not False:
         names = [f"{flag}/--no-{name.replace('_', '-')}"]
-    default = verb.command_defaults.get(name, field.default if is_option else None)
+    default = verb.command_defaults.get(name, None if is_setting else field.default)
     help_text = field.description or ""
     if default and isinstance(default, int | float | str) and not isinstance(default, bool):
         help_text = f"{help_text.removesuffix('.')} ({default})."
@@ -264,16 +280,18 @@ def _keyword(
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
-def _with_files(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
+def _with_files(
+    verb_name: str, options_class: type[VerbOptions], given: dict[str, Any]
+) -> dict[str, Any]:
     """The options, with the contents of files for those that were given as files."""
-    for name, field in verb.options.model_fields.items():
+    for name, field in options_class.model_fields.items():
         if not (field.json_schema_extra or {}).get("file"):  # type: ignore[union-attr]
             continue
         text, file = given.get(name), given.pop(name + FILE, None)
         if (text is None) == (file is None):
             got = "none" if text is None else "two"
             expected = f"--{name} or --{name}-file"
-            raise InputError(verb.name, got=f"{got} of them", expected=expected)
+            raise InputError(verb_name, got=f"{got} of them", expected=expected)
         if file is not None:
             given[name] = _content(file)
     return given

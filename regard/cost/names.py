@@ -20,7 +20,7 @@ from regard.recipes.recipe import Recipe
 from regard.recipes.yaml import write
 from regard.runs.load import outline
 from regard.runs.locate import is_cached
-from regard.runs.start import outlined
+from regard.runs.start import outline_of_start
 from regard.runtime.units import aligned
 
 SENTENCE_LENGTH = 30
@@ -97,7 +97,7 @@ def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> Found
         sizes = (vocab,) * len(recipe.model.VOCABULARIES) if vocab is not None else sizes
         return FoundRecipe(what, recipe, sizes, "--vocab" if vocab is not None else "the folder's")
     name, recipe = _named_or_loaded(what, overrides)
-    recipe, sizes = outlined(recipe)
+    recipe, sizes = outline_of_start(recipe)
     if vocab is not None:
         return FoundRecipe(name, recipe, (vocab,) * len(recipe.model.VOCABULARIES), "--vocab")
     if sizes:
@@ -179,7 +179,7 @@ def lengths_of(recipe: Recipe, known: PublishedModel | None, length: int | None)
 
 def targets_of(config: ModelConfig, lengths: Sequence[int]) -> int:
     """The number of tokens of an example whose logits are computed in training."""
-    if config.reads == "images":
+    if config.has_grid:
         return 1
     if config.shape == "encoder":
         return max(1, round(MASKED_SHARE * lengths[0]))

@@ -48,7 +48,7 @@ from regard.runtime.units import duration, short
 from regard.tasks.base_task import max_lengths
 from regard.train.optim import BYTES, BYTES_PER_PARAMETER
 
-PAPER = {"base": (8, 12.0), "big": (8, 84.0)}
+PAPER_TRAINING = {"base": (8, 12.0), "big": (8, 84.0)}
 """The number of P100 GPUs and of hours of the paper's trainings (section 5.2)."""
 
 BENCHMARK_SIZE = 1024
@@ -208,8 +208,8 @@ class Plan:
                 known.flops,
                 known.flops_source,
             )
-        elif size in PAPER:
-            gpus, hours = PAPER[size]
+        elif size in PAPER_TRAINING:
+            gpus, hours = PAPER_TRAINING[size]
             theirs, count = recipes.load(RECIPES[size]), paper_training_flops(gpus, hours)
             note = f"the paper's own: {gpus} P100 × {hours:g} hours × 9.5 TFLOP/s"
         else:
@@ -270,8 +270,8 @@ class Plan:
     def _read(self) -> str:
         """A line about the input of the model: vocabulary and lengths, or image size."""
         model: Any = self.recipe.model
-        if model.reads == "images":
-            return f"images of {model.image_summary}: {self.lengths[0]:,} tokens"
+        if model.has_grid:
+            return f"{model.reads} of {model.image_summary}: {self.lengths[0]:,} tokens"
         shared = " for both sides" if self.recipe.tokens.shared else " for each side"
         sides = shared if model.has_target else ""
         source, target = self.lengths[0], self.lengths[-1]

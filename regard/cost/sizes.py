@@ -49,7 +49,7 @@ class TableRow:
     note: str = ""
 
 
-ROWS = (
+PUBLISHED_MODELS = (
     TableRow("Transformer-Base", "base", 65e6, "", 8, "P100", 12,
         note="12 layers are 6 of the encoder and 6 of the decoder; 63.1M has one matrix of 37,000 "
         "for both embeddings and the output, as section 3.4 has it"),
@@ -76,14 +76,14 @@ ROWS = (
 )  # fmt: skip
 
 
-def compute(price: float = 1.0, share: float = 0.3) -> dict[str, list[Any]]:
+def compute_sizes(price: float = 1.0, share: float = 0.3) -> dict[str, list[Any]]:
     """The columns of the table by name, one value per row; None where nothing can be computed.
 
     Args:
         price: Dollars per hour of a chip.
         share: The share of its peak that a chip reaches in training.
     """
-    rows = [_compute(row, price, share) for row in ROWS]
+    rows = [_compute(row, price, share) for row in PUBLISHED_MODELS]
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
@@ -125,7 +125,7 @@ def _planned(name: str, tokens: float | None) -> Plan:
     return plan(name, tokens=tokens, flops=1.0)
 
 
-COLUMNS = (
+SIZE_COLUMNS = (
     "model",
     "layers/dim/heads",
     "published params",
@@ -142,8 +142,8 @@ COLUMNS = (
 """The head of each column."""
 
 
-def written(columns: dict[str, list[Any]]) -> list[tuple[str, ...]]:
-    """The rows of the table as formatted text, in the order of `COLUMNS`."""
+def format_sizes(columns: dict[str, list[Any]]) -> list[tuple[str, ...]]:
+    """The rows of the table as formatted text, in the order of `SIZE_COLUMNS`."""
     rows: list[tuple[str, ...]] = []
     for row in (
         dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
@@ -171,8 +171,8 @@ def written(columns: dict[str, list[Any]]) -> list[tuple[str, ...]]:
 
 def table(price: float = 1.0, share: float = 0.3) -> str:
     """The table as text for a terminal, with its notes."""
-    lines = aligned([COLUMNS, *written(compute(price, share))], right=True)
-    notes = [f"{row.name}: {row.note}." for row in ROWS if row.note]
+    lines = aligned([SIZE_COLUMNS, *format_sizes(compute_sizes(price, share))], right=True)
+    notes = [f"{row.name}: {row.note}." for row in PUBLISHED_MODELS if row.note]
     rests = (
         f"Computed days: at {share:.0%} of a chip's peak. All costs, also those of published days: "
         f"${price:g} per chip-hour."

@@ -19,7 +19,7 @@ from regard.errors import InputError
 from regard.inputs.arrays import Ragged, Source, to_device
 
 T = TypeVar("T")
-Made = TypeVar("Made")
+BatchT = TypeVar("BatchT")
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +67,12 @@ class Batch(Generic[Source]):
     def take(self, rows: Sequence[int]) -> Self:
         """Select examples by index, in the order of `rows`."""
 
-        def some(value: Any) -> Any:
+        def selected(value: Any) -> Any:
             if isinstance(value, tuple):
                 return tuple(value[row] for row in rows)
             return value[list(rows)] if isinstance(value, Tensor) else value.take(rows)
 
-        return self._with_each(some)
+        return self._map_fields(selected)
 
     def split(self, parts: int) -> list[Self]:
         """Split into at most `parts` batches, none empty: example i goes to batch i % parts."""
@@ -82,16 +82,17 @@ class Batch(Generic[Source]):
     def to(self, device: torch.device | str) -> Self:
         """Return the same batch with its tensors on a device."""
 
-        def there(value: Any) -> Any:
+        def moved(value: Any) -> Any:
             if isinstance(value, tuple):
                 return value
             return to_device(value, device) if isinstance(value, Tensor) else value.to(device)
 
-        return self._with_each(there)
+        return self._map_fields(moved)
 
-    def _with_each(self, change: Callable[[Any], Any]) -> Self:
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{k: change(v) for k, v in found.items() if v is not None})
+    def _map_fields(self, change: Callable[[Any], Any]) -> Self:
+        """Apply a function to all fields that are not None."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{k: change(v) for k, v in values.items() if v is not None})
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ class Cursor:
 
 
 def epochs(
-    plan: Callable[[int], Sequence[T]], make: Callable[[T, int], Made], start: Cursor
-) -> Iterator[tuple[Made, Cursor]]:
+    plan: Callable[[int], Sequence[T]], make: Callable[[T, int], BatchT], start: Cursor
+) -> Iterator[tuple[BatchT, Cursor]]:
     """Yield training batches endlessly from a position on, each with the position after it.
 
     Args:
@@ -116,8 +117,8 @@ def epochs(
         InputError: If an epoch has no batch.
 
     Example:
-        >>> found = epochs(lambda _: "abc", lambda item, epoch: item * (epoch + 1), Cursor(0, 2))
-        >>> [next(found) for _ in range(2)]
+        >>> batches = epochs(lambda _: "abc", lambda item, epoch: item * (epoch + 1), Cursor(0, 2))
+        >>> [next(batches) for _ in range(2)]
         [('c', Cursor(epoch=1, batch=0)), ('aa', Cursor(epoch=1, batch=1))]
     """
     epoch, first = start.epoch, start.batch

@@ -202,7 +202,7 @@ class LabelledData(Config, ReadsTables):
     seed: int = 0
 
 
-class PictureData(Config):
+class ImageData(Config):
     """The keys that all datasets of images share: how training images are changed at random.
 
     Each change is a pure function of (seed, epoch, image). `regard/data/images/changes.py` and
@@ -236,7 +236,7 @@ class PictureData(Config):
     The batches are the same."""
 
 
-class DigitsData(PictureData):
+class DigitsData(ImageData):
     """1,797 handwritten digits of 8 x 8 pixels, included in the package (UCI, CC BY 4.0)."""
 
     kind: Literal["digits"] = "digits"
@@ -248,7 +248,7 @@ class DigitsData(PictureData):
     at all."""
 
 
-class ImagesData(PictureData, ReadsTables):
+class ImagesData(ImageData, ReadsTables):
     """Your own images with classes, from a folder or a file."""
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("image", "label", "caption")
@@ -295,7 +295,7 @@ class ImagesData(PictureData, ReadsTables):
         return self
 
 
-class ScenesData(PictureData):
+class ScenesData(ImageData):
     """Drawn scenes: shapes of a colour, a size and a place, with captions, masks and positions."""
 
     kind: Literal["scenes"] = "scenes"

@@ -57,10 +57,10 @@ class Batches(Sequence[list[int]]):
     def __len__(self) -> int:
         return len(self._order)
 
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return [self[number] for number in range(*place.indices(len(self)))]
-        part = int(self._order[place])
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        part = int(self._order[index])
         start = int(self._ends[part - 1]) if part else 0
         return self.examples[start : self._ends[part]].tolist()
 
@@ -172,13 +172,13 @@ def equal_length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]
     """
     batches: list[list[int]] = []
     tokens = 0  # in the last batch
-    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
-        size = lengths[place]
+    for example in sorted(range(len(lengths)), key=lengths.__getitem__):
+        size = lengths[example]
         longer = bool(batches) and size != lengths[batches[-1][-1]]
         if not batches or tokens + size > budget or (longer and 2 * tokens >= budget):
             batches.append([])
             tokens = 0
-        batches[-1].append(place)
+        batches[-1].append(example)
         tokens += size
     return batches
 

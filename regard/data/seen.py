@@ -118,8 +118,8 @@ class Seen:
             most: The most examples to keep; None: as many as the filter has room for.
             window: As the field.
         """
-        room = 8 * (LARGEST - _HEADER) // BITS
-        size = min(count, room if most is None else min(most, room))
+        most_that_fit = 8 * (LARGEST - _HEADER) // BITS
+        size = min(count, most_that_fit if most is None else min(most, most_that_fit))
         share = size / count if count else 1.0
         seen = cls(unit, Bloom.empty(size * keys_each, BITS // keys_each), share, window)
         for keys in examples:
@@ -227,21 +227,21 @@ class Overlap:
         alone = {"sources_alone": self.sources_alone} if len(self.hits) > 1 else {}
         return {"about": self.in_training, "of": self.examples, "unit": self.unit} | alone | more
 
-    def warning(self, *, own: bool = False) -> str | None:
+    def warning(self, *, held_out: bool = False) -> str | None:
         """What to tell about the overlap; None if there is none.
 
         Args:
-            own: Whether the examples were held out from the training data. Then what both have in
-                common by their nature is no overlap: other translations of the same source, and
-                single passages that a long text repeats.
+            held_out: Whether the examples were held out from the training data. Then what both
+                have in common by their nature is no overlap: other translations of the same
+                source, and single passages that a long text repeats.
 
         Example:
             >>> Overlap("pairs", 1000, 1000, (120, 120), 0.001).warning()
             'about 120 of 1,000 pairs were in the training data of this model'
         """
-        count, alone = self.in_training, 0 if own else self.sources_alone
+        count, alone = self.in_training, 0 if held_out else self.sources_alone
         there = "in the training data of this model"
-        if self.window and own and count < REPEATED * self.examples:
+        if self.window and held_out and count < REPEATED * self.examples:
             return None
         if not count:
             of = f"about {alone:,} of {self.examples:,} {self.unit}"

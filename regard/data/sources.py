@@ -28,7 +28,7 @@ from regard.data.synthetic.toy import toy_splits
 from regard.data.text.examples import Examples, Reading, collect
 from regard.data.text.files import read_pairs
 from regard.data.text.pairs import Pair, Splits
-from regard.data.text.splits import Source, files_of_splits, read_splits, set_aside
+from regard.data.text.splits import Source, files_of_splits, hold_out, read_splits
 from regard.errors import InputError
 from regard.runtime.lazy import imported
 
@@ -134,17 +134,17 @@ def _read(config: FileData) -> Loaded:
     parts, skipped, checksums = read_splits(config, source)
     splits: dict[str, Sequence[Pair]] = {}
     counts = {"valid": config.held_out, "test": config.held_out_test}
-    for place, (name, count) in enumerate(counts.items()):
+    for i, (name, count) in enumerate(counts.items()):
         if name in parts:
-            splits[name] = parts[name].settled()
+            splits[name] = parts[name].as_sequence()
         elif count:
             # Each split has its own seed, so that the validation split does not depend on
             # whether a test split is held out.
-            seed = config.seed + place * 2**32
-            parts["train"], aside = set_aside(parts["train"], count, seed, "pair", by_group=True)
+            seed = config.seed + i * 2**32
+            parts["train"], aside = hold_out(parts["train"], count, seed, "pair", by_group=True)
             splits[name] = tuple(dict.fromkeys(aside))
     tests = {"test": splits["test"]} if "test" in splits else {}
-    return Loaded(Splits(parts["train"].settled(), splits["valid"], tests), skipped, checksums)
+    return Loaded(Splits(parts["train"].as_sequence(), splits["valid"], tests), skipped, checksums)
 
 
 def _mixed(config: MixtureData) -> Loaded:
@@ -170,11 +170,11 @@ def _mixed(config: MixtureData) -> Loaded:
         key=GROUP_KEYS["pair"],
         name="data.parts",
         noun="pair",
-        decides=lambda: {"mixture": config.model_dump(mode="json"), "checksums": checksums},
+        depends_on=lambda: {"mixture": config.model_dump(mode="json"), "checksums": checksums},
         size=sum(_size(loaded.splits.train) for loaded in parts.values()),
     )
     train, _ = collect(partial(_trained_on, parts, config.parts, aside), reading)
-    return Loaded(Splits(train.settled(), tuple(valid), tests), dict(skipped), checksums)
+    return Loaded(Splits(train.as_sequence(), tuple(valid), tests), dict(skipped), checksums)
 
 
 def _size(pairs: Sequence[Pair]) -> int:

@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from regard.decode.filters import Symbols as Symbols
     from regard.decode.search import Hypothesis as Hypothesis
 
-__getattr__ = lazy_getattr(
-    __name__,
-    {
-        "DecodeConfig": "regard.decode.config",
-        "decode": "regard.decode.engine",
-        "Symbols": "regard.decode.filters",
-        "Hypothesis": "regard.decode.search",
-    },
-)
+if not TYPE_CHECKING:  # else every name would pass the type checker
+    __getattr__ = lazy_getattr(
+        __name__,
+        {
+            "DecodeConfig": "regard.decode.config",
+            "decode": "regard.decode.engine",
+            "Symbols": "regard.decode.filters",
+            "Hypothesis": "regard.decode.search",
+        },
+    )

@@ -33,8 +33,8 @@ class Scale:
 
     def ink(self, value: float) -> str:
         """A text colour that is readable on the colour of this value."""
-        place = (value - self.low) / (self.high - self.low)
-        red, green, blue = self.colours[int(np.clip(place, 0, 1) * (len(self.colours) - 1))]
+        share = (value - self.low) / (self.high - self.low)
+        red, green, blue = self.colours[int(np.clip(share, 0, 1) * (len(self.colours) - 1))]
         return INK if 0.3 * red + 0.59 * green + 0.11 * blue > 0.55 else "white"
 
 
@@ -99,15 +99,10 @@ def paint(
         value = float(values[row, column])
         text = f"{value:.2f}" if abs(value) >= 0.005 else "0"
         text = text.replace("-", "−")
-        place = (column + 0.5, row + 0.5)
         axes.text(
-            *place,
-            text,
-            ha="center",
-            va="center",
-            fontsize=points(size),
+            column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=points(size),
             color=scale.ink(value),
-        )
+        )  # fmt: skip
 
 
 def label(

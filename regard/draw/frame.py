@@ -100,6 +100,6 @@ def _draw_scale(sheet: Sheet, scale: Scale, left: float, top: float) -> float:
         aspect="auto",
         extent=(0, 1, 0, 1),
     )
-    for place, side, text in ((-0.04, "right", ends[0]), (1.04, "left", ends[1])):
-        bar.text(place, 0.5, text, ha=side, va="center", fontsize=points(SMALLEST))
+    for x, side, text in ((-0.04, "right", ends[0]), (1.04, "left", ends[1])):
+        bar.text(x, 0.5, text, ha=side, va="center", fontsize=points(SMALLEST))
     return left + BAR[0] + text_width(ends[1], SMALLEST) + 50

@@ -166,14 +166,14 @@ def scientific(value: float) -> str:
 class Chart(Axes):
     """Matplotlib axes with the text sizes, legends and logarithmic ticks of all our pictures."""
 
-    def write(self, place: tuple[float, float], text: str, **options: Any) -> None:
+    def write(self, point: tuple[float, float], text: str, **options: Any) -> None:
         """Write a text at a point of the axes, in the font size of tick labels."""
-        self.text(*place, text, **{"fontsize": points(SMALLEST), "color": INK, **options})
+        self.text(*point, text, **{"fontsize": points(SMALLEST), "color": INK, **options})
 
-    def write_beside(self, place: tuple[float, float], text: str, **options: Any) -> None:
+    def write_beside(self, point: tuple[float, float], text: str, **options: Any) -> None:
         """Write a text next to a point of the axes; `xytext` is the offset in points."""
         usual = {"fontsize": points(SMALLEST), "color": INK, "xytext": (0, 4), "ha": "center"}
-        self.annotate(text, place, textcoords="offset points", **{**usual, **options})
+        self.annotate(text, point, textcoords="offset points", **{**usual, **options})
 
     def curve(self, *data: Any, style: LineStyle, width: float = 2.6, **options: Any) -> None:
         """Draw a curve in the colour and dash of a style; `data` is y, or x and y."""
@@ -236,7 +236,7 @@ class Sheet:
 
     def text(
         self,
-        place: tuple[float, float],
+        point: tuple[float, float],
         text: str,
         size: float = TEXT,
         colour: str = INK,
@@ -246,7 +246,7 @@ class Sheet:
         """Write one line of text.
 
         Args:
-            place: The anchor (x, y) in pixels.
+            point: The anchor (x, y) in pixels.
             text: The line.
             size: The font size in pixels.
             colour: The colour of the text.
@@ -255,8 +255,8 @@ class Sheet:
         """
         horizontal, vertical = align.split()
         self.figure.text(
-            place[0] / self.width,
-            1 - place[1] / self.height,
+            point[0] / self.width,
+            1 - point[1] / self.height,
             text,
             fontsize=points(size),
             color=colour,
@@ -267,23 +267,23 @@ class Sheet:
 
     def paragraph(
         self,
-        place: tuple[float, float],
+        point: tuple[float, float],
         text: str,
         width: float,
         size: float = TEXT,
         colour: str = INK,
         weight: str = "normal",
     ) -> float:
-        """Write wrapped text whose top left corner is at `place`; returns the y of its end.
+        """Write wrapped text whose top left corner is at `point`; returns the y of its end.
 
         Lines that do not fit on the sheet are left out, marked by an ellipsis.
         """
-        left, top = place
+        left, top = point
         pitch = LEADING * size
         lines = wrap(text, width, size, weight)
-        room = max(0, int((self.height - 12 - top) / pitch))
-        if len(lines) > room:
-            lines = [*lines[: room - 1], lines[room - 1] + " …"] if room else []
+        max_lines = max(0, int((self.height - 12 - top) / pitch))
+        if len(lines) > max_lines:
+            lines = [*lines[: max_lines - 1], lines[max_lines - 1] + " …"] if max_lines else []
         for number, line in enumerate(lines):
             self.text((left, top + number * pitch), line, size, colour, weight=weight)
         return top + len(lines) * pitch
@@ -314,8 +314,8 @@ def _paper_scale(figure: Figure) -> float:
 def _write_png(figure: Figure, *, paper: bool) -> bytes:
     buffer = io.BytesIO()
     dots = PAPER_DPI * _paper_scale(figure) if paper else DPI
-    said = {"dpi": (PAPER_DPI, PAPER_DPI)} if paper else {}
-    figure.savefig(buffer, format="png", dpi=dots, pil_kwargs=said)
+    options = {"dpi": (PAPER_DPI, PAPER_DPI)} if paper else {}
+    figure.savefig(buffer, format="png", dpi=dots, pil_kwargs=options)
     return buffer.getvalue()
 
 

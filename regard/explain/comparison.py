@@ -58,23 +58,25 @@ def table_rows(compared: ComparedModels) -> list[tuple[str, ...]]:
     return [
         (
             name,
-            short(found.parameters),
-            f"{found.bleu:.1f}",
-            f"{found.minutes:.1f} min",
-            f"{found.targets_per_second:,.0f}",
-            f"{found.sentences_per_second:,.1f}",
+            short(result.parameters),
+            f"{result.bleu:.1f}",
+            f"{result.minutes:.1f} min",
+            f"{result.targets_per_second:,.0f}",
+            f"{result.sentences_per_second:,.1f}",
         )
-        for name, found in compared.results.items()
+        for name, result in compared.results.items()
     ]
 
 
 def table(compared: ComparedModels) -> str:
     """The measurements as a text table, with BLEU for each group of sentence lengths."""
-    groups = sorted({most for each in compared.results.values() for most, _, _ in each.by_length})
+    groups = sorted(
+        {most for result in compared.results.values() for most, _, _ in result.by_length}
+    )
     head = (*COLUMNS, *(f"{most - BIN + 1}–{most} words" for most in groups))
     rows = [head]
-    for row, found in zip(table_rows(compared), compared.results.values(), strict=True):
-        bleu = {most: f"{value:.1f}" for most, _, value in found.by_length}
+    for row, result in zip(table_rows(compared), compared.results.values(), strict=True):
+        bleu = {most: f"{value:.1f}" for most, _, value in result.by_length}
         rows.append((*row, *(bleu.get(most, "") for most in groups)))
     return "\n".join(aligned(rows, right=True))
 
@@ -91,15 +93,15 @@ def draw(compared: ComparedModels) -> Drawing:
         board.legend(styles)
         losses = board.chart(0, "Learning", "step", "validation loss")
         lengths = board.chart(1, "Long sentences", "words of the sentence, up to", "BLEU")
-        for name, found in compared.results.items():
+        for name, result in compared.results.items():
             style, marker = styles[name], styles[name].marker
-            steps, loss = zip(*found.curve, strict=True)
+            steps, loss = zip(*result.curve, strict=True)
             losses.curve(steps, loss, style=style, marker=marker, markersize=8)
-            most, _, bleu = zip(*found.by_length, strict=True)
+            most, _, bleu = zip(*result.by_length, strict=True)
             lengths.curve(most, bleu, style=style, marker=marker, markersize=8)
         lengths.set_ylim(0, 102)
         return board.drawing(
-            **{name: found.model_dump() for name, found in compared.results.items()}
+            **{name: result.model_dump() for name, result in compared.results.items()}
         )
 
 
@@ -107,13 +109,13 @@ def looks_at(
     pipelines: Mapping[str, ComparedModel], text: str
 ) -> tuple[list[tuple[str, Look]], list[str]]:
     """The look of each model that attends, with its name; and the names of the other models."""
-    found, without = [], []
+    looks, without = [], []
     for name, pipeline in pipelines.items():
         if pipeline.model.heads():
-            found.append((name, pipeline.look(text, allow_unknown=True)))
+            looks.append((name, pipeline.look(text, allow_unknown=True)))
         else:
             without.append(name)
-    return found, without
+    return looks, without
 
 
 def write_page(compared: ComparedModels, texts: Sequence[str] = ()) -> Path:
@@ -124,14 +126,14 @@ def write_page(compared: ComparedModels, texts: Sequence[str] = ()) -> Path:
         texts: Sentences that every model translates; the alignments are those of the first.
     """
     texts = list(texts) or [SENTENCE]
-    said, drawing = compared.translations(texts), draw(compared)
+    translations, drawing = compared.translations(texts), draw(compared)
     looks, without = looks_at(compared.pipelines, texts[0])
     sections: list[Section] = [
         Picture(render(drawing.figure, ".svg").decode(), drawing.caption),
         Table(COLUMNS, table_rows(compared), "Measured in the same way, on this machine."),
     ]
-    for place, text in enumerate(texts):
-        rows = [(name, translations[place]) for name, translations in said.items()]
+    for index, text in enumerate(texts):
+        rows = [(name, outputs[index]) for name, outputs in translations.items()]
         sections.append(Table(("model", "translation"), rows, text))
     if looks:
         sections.append(Prose(_without(without), "Where each model looks while it writes"))

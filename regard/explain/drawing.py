@@ -174,9 +174,9 @@ class Board:
         if not self.medium.paper:
             end = self.sheet.paragraph((EDGE, 14), self.title, width, TITLE, weight="bold")
             self.top = end + 10
-            said = lines_height(self.caption, width, TEXT)
-            self.sheet.paragraph((EDGE, HEIGHT - 12 - said), self.caption, width)
-            self.bottom = HEIGHT - 12 - said - 12
+            height = lines_height(self.caption, width, TEXT)
+            self.sheet.paragraph((EDGE, HEIGHT - 12 - height), self.caption, width)
+            self.bottom = HEIGHT - 12 - height - 12
         if details:
             self.sheet.paragraph((EDGE, HEIGHT), details, width, colour=MUTED)
         return self
@@ -186,8 +186,8 @@ class Board:
 
     def panel_box(self, panel: int) -> tuple[float, float, float, float]:
         """Left, top, width and height of a panel in pixels, including its heading and labels."""
-        room = WIDTH - 2 * EDGE - GAP * (len(self.widths) - 1)
-        share = room / sum(self.widths)
+        width = WIDTH - 2 * EDGE - GAP * (len(self.widths) - 1)
+        share = width / sum(self.widths)
         left = EDGE + GAP * panel + share * sum(self.widths[:panel])
         return left, self.top, share * self.widths[panel], self.bottom - self.top
 
@@ -337,9 +337,9 @@ class Board:
         for name, end in columns:
             lines = name.split("\n")
             for line, text in enumerate(lines):
-                place = (left + end * width, start + line * HEAD)
+                point = (left + end * width, start + line * HEAD)
                 side = "right top" if end else "left top"
-                self.sheet.text(place, text, colour=MUTED, align=side)
+                self.sheet.text(point, text, colour=MUTED, align=side)
         start += HEAD * max(name.count("\n") + 1 for name, _ in columns) + 4
         axes = self.sheet.axes(left, start, width, top + height - start)
         axes.set(xlim=(0, 1), ylim=(len(rows), 0))
@@ -393,15 +393,15 @@ def _draw_cells(axes: Chart, table: npt.NDArray[Any], scale: Scale) -> None:
 
 
 def _write_cells(
-    axes: Chart, table: npt.NDArray[Any], scale: Scale, number_format: str, room: float
+    axes: Chart, table: npt.NDArray[Any], scale: Scale, number_format: str, width: float
 ) -> bool:
     """Write numbers into the cells if the widest one fits; returns whether it does."""
 
     def text_of(value: float) -> str:
         return "−∞" if value == -np.inf else format(value, number_format).replace("-", "−")
 
-    cells = {place: text_of(value) for place, value in np.ndenumerate(table) if value == value}
-    if max((text_width(text, SMALLEST) for text in cells.values()), default=0) + 2 > room:
+    cells = {index: text_of(value) for index, value in np.ndenumerate(table) if value == value}
+    if max((text_width(text, SMALLEST) for text in cells.values()), default=0) + 2 > width:
         return False
     for (row, column), text in cells.items():
         value = float(table[row, column])

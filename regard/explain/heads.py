@@ -99,17 +99,17 @@ def summarise(
     kind: Callable[[], Any] = _HeadStatistics
     if batches and batches[0].grid is not None:
         kind = partial(_ImageStatistics, batches[0].grid, batches[0].first, batches[0].patch)
-    for site, weights in (record for some in batches for record in _recorded(model, some)):
+    for site, weights in (record for batch in batches for record in _recorded(model, batch)):
         for number in range(weights.shape[0]):
             statistics.setdefault(f"{site}.{number}", kind()).add(weights[number])
     loss = _loss(model, batches)
-    found = []
+    summaries = []
     for done, head in enumerate(model.heads()):
         effect = _loss(without_head(model, [head]), batches) - loss
-        found.append(statistics[head].summary(head, effect))
+        summaries.append(statistics[head].summary(head, effect))
         if progress is not None:
             progress(done + 1, len(statistics))
-    return found
+    return summaries
 
 
 def heads_table(heads: Sequence[Summary], over: str, effect: str) -> str:
@@ -124,10 +124,12 @@ def heads_table(heads: Sequence[Summary], over: str, effect: str) -> str:
     lines = [
         f"{'head':<32}{'effect':>7}{''.join(f'{name:>{w}}' for name, _, w in columns)}  to type"
     ]
-    for each in sorted(heads, key=lambda head: -head.effect):
-        cells = (f"{form.format(getattr(each, FIELDS.get(name, name))):>{w}}"
+    for summary in sorted(heads, key=lambda head: -head.effect):
+        cells = (f"{form.format(getattr(summary, FIELDS.get(name, name))):>{w}}"
                  for name, form, w in columns)  # fmt: skip
-        lines.append(f"{in_words(each.head):<32}{each.effect:>7.3f}{''.join(cells)}  {each.head}")
+        lines.append(
+            f"{in_words(summary.head):<32}{summary.effect:>7.3f}{''.join(cells)}  {summary.head}"
+        )
     legend = IMAGE_LEGEND if isinstance(heads[0], ImageHeadSummary) else TEXT_LEGEND
     lines += [f"over {over}", f"{'effect':<17}{effect}", legend]
     return "\n".join(lines)
@@ -159,8 +161,8 @@ class _HeadStatistics:
         queries, keys = weights.shape
         offsets = np.arange(keys)[None, :] - np.arange(queries)[:, None]  # key - query
         sums = np.bincount((offsets + queries - 1).ravel(), weights.ravel())
-        for place, total in enumerate(sums.tolist()):
-            self.by_offset[place + 1 - queries] += total
+        for index, total in enumerate(sums.tolist()):
+            self.by_offset[index + 1 - queries] += total
         self.rows += queries
         self.with_previous += min(queries - 1, keys)  # cross-attention may have fewer keys
         self.first += float(weights[:, 0].sum())
@@ -223,5 +225,5 @@ def _recorded(model: Model, batch: HeadBatch) -> Iterator[tuple[str, Weights]]:
 def _loss(model: Model, batches: Sequence[HeadBatch]) -> float:
     """Mean loss per target over all batches."""
     with evaluating(model):
-        total = sum(float(some.loss(model)) for some in batches)
-    return total / sum(some.targets for some in batches)
+        total = sum(float(batch.loss(model)) for batch in batches)
+    return total / sum(batch.targets for batch in batches)

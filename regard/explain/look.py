@@ -23,7 +23,7 @@ from regard.runtime.files import write_file
 
 if TYPE_CHECKING:
     from regard.explain.images.hiding import HiddenPatches, Hiding
-    from regard.tasks.trace import Classified, Picture, Trace
+    from regard.tasks.trace import Classified, ImageGrid, Trace
 
 PictureKind = Literal["alignment", "grid", "self", "positions", "picture", "rollout", "maps"]
 KINDS: tuple[PictureKind, ...] = get_args(PictureKind)
@@ -34,7 +34,7 @@ MANY = ("grid", "positions", "rollout", "maps")
 
 
 @dataclass(frozen=True)
-class Choice:
+class LookSelection:
     """Which part of a look is shown.
 
     Attributes:
@@ -68,11 +68,8 @@ class Choice:
             if self.kind == "rollout":
                 return f"attention rollout, {in_words(site)}"
         else:
-            one = self.map.heads == 1
-            site, heads = (
-                self.map.site,
-                "its one head" if one else f"mean over {self.map.heads} heads",
-            )
+            site, count = self.map.site, self.map.heads
+            heads = "its one head" if count == 1 else f"mean over {count} heads"
         return in_words(site, heads if self.head is None else f"head {self.head + 1}")
 
     @property
@@ -112,7 +109,7 @@ class Look:
     note: str = ""
     source_language: str = ""
     target_language: str = ""
-    picture: Picture | None = None
+    picture: ImageGrid | None = None
     classified: Classified | None = None
     original: bool = False
 
@@ -126,10 +123,10 @@ class Look:
         Raises:
             InputError: If no such site was recorded.
         """
-        found = [m for m in self.maps if m.site == name]
-        if not found:
+        matching = [m for m in self.maps if m.site == name]
+        if not matching:
             raise InputError("site", got=name, expected=_sites(self.maps))
-        return found[0]
+        return matching[0]
 
     def knocked_out_in(self, attention_map: AttentionMap) -> tuple[int, ...]:
         """The numbers of the heads of a map that were knocked out."""
@@ -154,7 +151,7 @@ class Look:
         layer: int | str | None = None,
         head: int | None = None,
         word: str | None = None,
-    ) -> Choice:
+    ) -> LookSelection:
         """Choose kind, layer, head and word to show, filling in what the caller leaves open.
 
         If no layer is given, the layer whose drawn rows have the lowest mean entropy (the
@@ -188,12 +185,12 @@ class Look:
                 raise InputError(
                     f"--word with --kind {kind}", expected="alignment or self", fix="leave one out"
                 )
-            return Choice(kind, candidates, head)
+            return LookSelection(kind, candidates, head)
         best, reason = _sharpest(
-            candidates, [m.seen(head, self.knocked_out_in(m)) for m in candidates]
+            candidates, [m.matrix(head, self.knocked_out_in(m)) for m in candidates]
         )
         row, note = (None, "") if word is None else find_word(best.queries, word)
-        return Choice(kind, (best,), head, reason, row, note)
+        return LookSelection(kind, (best,), head, reason, row, note)
 
     def _choose_picture(
         self,
@@ -202,7 +199,7 @@ class Look:
         head: int | None,
         layer: int | str | None,
         word: str | None,
-    ) -> Choice:
+    ) -> LookSelection:
         """Choose the row to draw over the image and, for `picture`, the layer.
 
         The row is the patch named by `word`, otherwise that from which the class is computed. The
@@ -218,19 +215,21 @@ class Look:
         if word is not None:
             row, _ = find_word(candidates[0].queries, word)
         if kind != "picture":
-            return Choice(kind, candidates, head, "", row)
+            return LookSelection(kind, candidates, head, "", row)
         rows = slice(self.picture.first, None) if row is None else slice(row, row + 1)
-        drawn = [m.seen(head, self.knocked_out_in(m))[rows] for m in candidates]
+        drawn = [m.matrix(head, self.knocked_out_in(m))[rows] for m in candidates]
         best, reason = _sharpest(candidates, drawn)
-        return Choice("picture", (best,), head, reason, row)
+        return LookSelection("picture", (best,), head, reason, row)
 
-    def testable(self, choice: Choice) -> bool:
+    def testable(self, choice: LookSelection) -> bool:
         """Whether a choice is a map of what the class of an image is computed from."""
         if self.picture is None or self.classified is None or choice.kind not in OF_IMAGES:
             return False
         return choice.row == self.picture.class_row and self.picture.patches > 1
 
-    def test(self, choice: Choice | None = None, hiding: Hiding | None = None) -> HiddenPatches:
+    def test(
+        self, choice: LookSelection | None = None, hiding: Hiding | None = None
+    ) -> HiddenPatches:
         """Test a map of an image: hide the patches that are looked at most, and as many others.
 
         Args:
@@ -283,14 +282,14 @@ class Look:
         """
         picture_ending(path)  # raise errors before the work, not after it
         choice = self.choose(kind, layer, head, word)
-        how = None if isinstance(hiding, bool) else hiding
-        found = self.test(choice, how) if hiding and self.testable(choice) else None
-        return self.save_choice(path, choice, found, details=details, paper=paper)
+        settings = None if isinstance(hiding, bool) else hiding
+        test = self.test(choice, settings) if hiding and self.testable(choice) else None
+        return self.save_choice(path, choice, test, details=details, paper=paper)
 
     def save_choice(
         self,
         path: str | os.PathLike[str],
-        choice: Choice,
+        choice: LookSelection,
         test: HiddenPatches | None = None,
         *,
         details: bool = False,
@@ -314,9 +313,9 @@ class Look:
         texts = {"source": self.source, "target": self.target} if self.source else {}
         for name, text in (texts or {"title": self.title}).items():
             lines += [f"  {name:<14} {visible(shortened(text, 80))}"] if text else []
-        for stack in dict.fromkeys(each.stack for each in self.maps):
-            maps = [each for each in self.maps if each.stack == stack]
-            size = f"{len(maps)} × {max(each.heads for each in maps)} (layers × heads)"
+        for stack in dict.fromkeys(m.stack for m in self.maps):
+            maps = [m for m in self.maps if m.stack == stack]
+            size = f"{len(maps)} × {max(m.heads for m in maps)} (layers × heads)"
             lines.append(f"  {stack:<14} {size}, from {maps[0].site} on")
         lines += [f"  without        {', '.join(self.knocked_out)}"] if self.knocked_out else []
         shown = '.save("look.html") for a page, .png, .svg or .pdf for a picture'
@@ -329,9 +328,9 @@ class Look:
         parts = layer.split(".") if isinstance(layer, str) else []
         if not cross or "self" in parts or "encoder" in parts:
             return "self"
-        if word is not None and not _places(cross[0].queries, word):
+        if word is not None and not _indices(cross[0].queries, word):
             sources = [m.queries for m in self.maps if m.stack == "encoder.self"]
-            return "self" if any(_places(words, word) for words in sources) else "alignment"
+            return "self" if any(_indices(words, word) for words in sources) else "alignment"
         return "alignment"
 
     def _repr_html_(self) -> str:
@@ -360,7 +359,7 @@ class Comparison:
         kind: str | None = None,
         layer: int | str | None = None,
         head: int | None = None,
-    ) -> tuple[Choice, Choice]:
+    ) -> tuple[LookSelection, LookSelection]:
         """Choose the same kind, layer and head in both looks, so that they can be compared.
 
         Raises:
@@ -417,14 +416,14 @@ def look_of(trace: Trace, item: Any, *, model: str = "", without: Sequence[str] 
         array = value[:, : shape[0], : shape[1]].cpu().double().numpy()  # (heads, query, key)
         pieces = AttentionMap(layer, array, ("",) * shape[0], ("",) * shape[1])
         maps.append(merge_words(pieces, row_index, column_index, rows, columns))
-    written = "" if trace.written is None else f" → {trace.written}"
+    written = "" if trace.output is None else f" → {trace.output}"
     text = str(item) if isinstance(item, str | os.PathLike) else "an image"
     return Look(
         maps=tuple(maps),
         title=shortened(f"{text}{written}"),
         model=model,
         source=text,
-        target=trace.written or "",
+        target=trace.output or "",
         knocked_out=tuple(without),
         note=trace.note,
         picture=trace.picture,
@@ -443,14 +442,14 @@ def find_word(labels: Sequence[str], word: str) -> tuple[int, str]:
     Raises:
         InputError: If the word does not occur; the message lists the words that do.
     """
-    places = _places(labels, word)
-    if not places:
+    indices = _indices(labels, word)
+    if not indices:
         known = shortened(" ".join(dict.fromkeys(map(visible, labels))), 300)
         raise InputError(
             "--word", got=repr(word), expected="one of the words in the rows", fix=f"try {known}"
         )
-    times = f"“{visible(word)}” occurs {len(places)} times; this is the first."
-    return places[0], times if len(places) > 1 else ""
+    times = f"“{visible(word)}” occurs {len(indices)} times; this is the first."
+    return indices[0], times if len(indices) > 1 else ""
 
 
 def picture_ending(
@@ -474,13 +473,13 @@ def picture_ending(
     return ending
 
 
-def _places(labels: Sequence[str], word: str) -> list[int]:
+def _indices(labels: Sequence[str], word: str) -> list[int]:
     """All indices of a word: exact matches, or matches ignoring case if there is no exact one."""
     same: tuple[Callable[[str], str], ...] = (str, str.casefold)
     for form in same:
-        places = [place for place, label in enumerate(labels) if form(label) == form(word)]
-        if places:
-            return places
+        indices = [index for index, label in enumerate(labels) if form(label) == form(word)]
+        if indices:
+            return indices
     return []
 
 
@@ -524,17 +523,16 @@ def _matching(
     parts = [] if layer is None else str(layer).split(".")
     numbers = [int(part) for part in parts if part.isdecimal()]
     names = {part for part in parts if not part.isdecimal()}
-    found = [
-        m
-        for m in possible
-        if names <= set(m.site.split(".")) and m.layer in (numbers or [m.layer])[:1]
+    number = numbers[0] if numbers else None  # a second number is the head
+    matching = [
+        m for m in possible if names <= set(m.site.split(".")) and number in (None, m.layer)
     ]
-    if not found or len(numbers) > 2:
+    if not matching or len(numbers) > 2:
         raise InputError("--layer", got=layer, expected=f"one of {_sites(possible)}")
-    # The default stack of a kind; `positions` compares places within one sequence.
+    # The default stack of a kind; `positions` compares positions within one sequence.
     usual = (
         ("decoder.cross",) if kind in ("alignment", "grid") else ("encoder.self", "decoder.self")
     )
-    stacks = [m.stack for m in found]
+    stacks = [m.stack for m in matching]
     stack = next((name for name in usual if name in stacks), stacks[0])
-    return tuple(m for m in found if m.stack == stack), numbers[1] if len(numbers) == 2 else None
+    return tuple(m for m in matching if m.stack == stack), numbers[1] if len(numbers) == 2 else None

@@ -72,7 +72,7 @@ class AttentionMap:
         heads, queries, keys = self.weights.shape
         return f"AttentionMap({self.site!r}, {heads} heads, {queries} queries, {keys} keys)"
 
-    def seen(self, head: int | None = None, knocked_out: Collection[int] = ()) -> Weights:
+    def matrix(self, head: int | None = None, knocked_out: Collection[int] = ()) -> Weights:
         """The weights of one head, or the mean over heads: (query, key).
 
         Args:
@@ -80,10 +80,10 @@ class AttentionMap:
             knocked_out: Heads that were knocked out. Their weights have no effect on the output,
                 so they are left out of the mean, and the map of such a head is all NaN.
         """
-        rest = [one for one in range(self.heads) if one not in knocked_out]
-        if head in knocked_out or not rest:
+        active = [index for index in range(self.heads) if index not in knocked_out]
+        if head in knocked_out or not active:
             return np.full(self.weights.shape[1:], np.nan)
-        return self.weights[rest].mean(axis=0) if head is None else self.weights[head]
+        return self.weights[active].mean(axis=0) if head is None else self.weights[head]
 
     def _repr_html_(self) -> str:
         from regard.explain.look import Look  # imported here: look imports this module

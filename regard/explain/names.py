@@ -23,12 +23,12 @@ def in_words(name: str, heads: str = "") -> str:
         >>> in_words("decoder.0-2.cross", "all heads")
         'decoder layers 1-3, all heads (cross)'
     """
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return f"{name}, {heads}" if heads else name
-    stack, first, last, kind, head = found.groups()
+    stack, first, last, kind, head = match.groups()
     layers = f"layer {int(first) + 1}"
     if last is not None and last != first:
         layers = f"layers {int(first) + 1}-{int(last) + 1}"
-    said = heads if head is None else f"head {int(head) + 1}"
-    return f"{stack} {layers}{f', {said}' if said else ''} ({kind.replace('_', '-')})"
+    phrase = heads if head is None else f"head {int(head) + 1}"
+    return f"{stack} {layers}{f', {phrase}' if phrase else ''} ({kind.replace('_', '-')})"

@@ -27,7 +27,7 @@ import numpy as np
 from regard.draw.colours import hexadecimal, sequential
 from regard.draw.labels import Weights, visible
 from regard.errors import InputError
-from regard.explain.look import OF_IMAGES, Choice, Comparison, Look
+from regard.explain.look import OF_IMAGES, Comparison, Look, LookSelection
 from regard.explain.maps import AttentionMap
 from regard.runtime.files import write_file
 
@@ -137,7 +137,7 @@ def save_page(path: str | os.PathLike[str], heading: str, sections: Sequence[Sec
     return write_file(path, page(heading, sections).encode())
 
 
-def look_page(look: Look, choice: Choice, test: HiddenPatches | None = None) -> str:
+def look_page(look: Look, choice: LookSelection, test: HiddenPatches | None = None) -> str:
     """The page of one look, opened at the choice; that of an image shows the weights over it.
 
     Args:
@@ -156,7 +156,7 @@ def look_page(look: Look, choice: Choice, test: HiddenPatches | None = None) -> 
     return page(look.title, [opened])
 
 
-def comparison_page(comparison: Comparison, before: Choice, after: Choice) -> str:
+def comparison_page(comparison: Comparison, before: LookSelection, after: LookSelection) -> str:
     """A page with both looks as tabs and, below, the picture of their difference."""
     from regard.explain.plot import draw_comparison, render  # matplotlib is slow to import
 
@@ -201,8 +201,8 @@ def _write_table(table: Table) -> str:
     if any(len(row) != len(table.headers) for row in table.rows):
         raise ValueError(f"table: expected {len(table.headers)} cells in every row")
     number = [
-        all(isinstance(row[place], int | float | np.number) for row in table.rows)
-        for place in range(len(table.headers))
+        all(isinstance(row[column], int | float | np.number) for row in table.rows)
+        for column in range(len(table.headers))
     ]
 
     def line(tag: str, cells: Sequence[object]) -> str:
@@ -286,7 +286,7 @@ def _look_data(name: str, look: Look, width: int, *, means_only: bool) -> dict[s
 def _map_data(
     look: Look, attention_map: AttentionMap, width: int, *, means_only: bool
 ) -> dict[str, Any]:
-    mean = np.nan_to_num(attention_map.seen(knocked_out=look.knocked_out_in(attention_map)))[None]
+    mean = np.nan_to_num(attention_map.matrix(knocked_out=look.knocked_out_in(attention_map)))[None]
     weights = mean if means_only else attention_map.weights
     top = max(1.0, float(weights.max()))  # an edited pattern may exceed 1
     return {

@@ -34,7 +34,7 @@ from regard.draw.sheet import (
     text_width,
 )
 from regard.explain.images.hiding import HiddenPatches
-from regard.explain.look import OF_IMAGES, Choice, Comparison, Look, PictureKind
+from regard.explain.look import OF_IMAGES, Comparison, Look, LookSelection, PictureKind
 from regard.explain.maps import AttentionMap, mean_by_offset
 from regard.explain.names import in_words
 
@@ -70,7 +70,7 @@ class Columns:
 
 def draw(
     look: Look,
-    choice: Choice,
+    choice: LookSelection,
     test: HiddenPatches | None = None,
     *,
     details: bool = False,
@@ -101,8 +101,8 @@ def draw(
 
 def draw_comparison(
     comparison: Comparison,
-    before: Choice,
-    after: Choice,
+    before: LookSelection,
+    after: LookSelection,
     *,
     details: bool = False,
     paper: bool = False,
@@ -112,7 +112,7 @@ def draw_comparison(
         first, second = before.map, after.map
         looks = comparison.before, comparison.after
         values = [
-            look.site(m.site).seen(choice.head, look.knocked_out_in(m))
+            look.site(m.site).matrix(choice.head, look.knocked_out_in(m))
             for look, m, choice in zip(looks, (first, second), (before, after), strict=True)
         ]
         scale = scale_for(np.concatenate([v.ravel() for v in values]))
@@ -156,17 +156,17 @@ def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
     choice = last.choose("alignment")
     with style():
         maps = [(name, look.site(choice.map.site)) for name, look in moments]
-        scale = scale_for(np.concatenate([m.seen(choice.head).ravel() for _, m in maps]))
+        scale = scale_for(np.concatenate([m.matrix(choice.head).ravel() for _, m in maps]))
         panels = [
-            Panel(m.seen(choice.head), m.queries, m.keys, scale, name, named_rows=number == 0)
+            Panel(m.matrix(choice.head), m.queries, m.keys, scale, name, named_rows=number == 0)
             for number, (name, m) in enumerate(maps)
         ]
         texts = Texts("The alignment as it forms", _sentence(last, choice), "", Medium())
         return _draw_panels(panels, texts)
 
 
-def _draw_matrix(look: Look, choice: Choice, medium: Medium) -> Figure:
-    values = choice.map.seen(choice.head, look.knocked_out_in(choice.map))
+def _draw_matrix(look: Look, choice: LookSelection, medium: Medium) -> Figure:
+    values = choice.map.matrix(choice.head, look.knocked_out_in(choice.map))
     panel = Panel(values, choice.map.queries, choice.map.keys, scale_for(values))
     details = [*_orientation(look, choice.map), *facts_of(look, choice)]
     return _draw_panels(
@@ -174,7 +174,7 @@ def _draw_matrix(look: Look, choice: Choice, medium: Medium) -> Figure:
     )
 
 
-def _draw_positions(look: Look, choice: Choice, medium: Medium) -> Figure:
+def _draw_positions(look: Look, choice: LookSelection, medium: Medium) -> Figure:
     longest = max(max(m.weights.shape[1:]) for m in choice.maps)
     window = max(1, min(WINDOW, longest - 1))
     chosen = [(m, h) for m in choice.maps for h in _heads(m, choice)]
@@ -200,12 +200,12 @@ def _draw_positions(look: Look, choice: Choice, medium: Medium) -> Figure:
     return _draw_panels([panel], Texts(look.title, caption, " ".join(details), medium))
 
 
-def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
+def _draw_grid(look: Look, choice: LookSelection, medium: Medium) -> Figure:
     """One thumbnail per head: one row per layer, one column per head."""
     across = max(len(_heads(m, choice)) for m in choice.maps)
     down = len(choice.maps)
     scale = scale_for(
-        np.concatenate([m.seen(h, look.knocked_out_in(m)).ravel() for m in choice.maps
+        np.concatenate([m.matrix(h, look.knocked_out_in(m)).ravel() for m in choice.maps
                         for h in range(m.heads)])
     )  # fmt: skip
     facts = [
@@ -230,7 +230,7 @@ def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
             if text_width(name, size) > width:
                 name = f"L{attention_map.layer + 1} H{head + 1}{' out' if away else ''}"
             axes = frame.sheet.axes(left, top, width, max(height - LEADING * size, 8))
-            paint(axes, attention_map.seen(head, look.knocked_out_in(attention_map)), scale)
+            paint(axes, attention_map.matrix(head, look.knocked_out_in(attention_map)), scale)
             axes.text(
                 0, 1.0, name, transform=axes.transAxes, va="bottom", fontsize=points(size),
                 color=ACCENT if away else MUTED,
@@ -238,11 +238,11 @@ def _draw_grid(look: Look, choice: Choice, medium: Medium) -> Figure:
     return frame.sheet.figure
 
 
-def _draw_word(look: Look, choice: Choice, medium: Medium) -> Figure:
+def _draw_word(look: Look, choice: LookSelection, medium: Medium) -> Figure:
     """Queries on the left, keys on the right: line width shows the weight of the chosen query."""
     row, queries, keys = choice.row or 0, choice.map.queries, choice.map.keys
     weights = np.nan_to_num(
-        choice.map.seen(choice.head, look.knocked_out_in(choice.map))[row]
+        choice.map.matrix(choice.head, look.knocked_out_in(choice.map))[row]
     )  # (key)
     scale = scale_for(weights)
     rows, columns = look.orientation(choice.map)
@@ -274,14 +274,14 @@ def _draw_word(look: Look, choice: Choice, medium: Medium) -> Figure:
     axes.set(xlim=(0, sheet.width), ylim=(sheet.height, 0))
     axes.set_axis_off()
     font = {"fontsize": points(size), "va": "center"}
-    for place, word in enumerate(left_words):
-        y = tops[0] + place * pitch
-        if place == row:
+    for index, word in enumerate(left_words):
+        y = tops[0] + index * pitch
+        if index == row:
             axes.text(left, y, word, ha="right", weight="bold", **font)  # type: ignore[arg-type]
-        elif place % every == 0 and abs(place - row) * pitch >= ROW:
+        elif index % every == 0 and abs(index - row) * pitch >= ROW:
             axes.text(left, y, word, ha="right", color=MUTED, **font)  # type: ignore[arg-type]
-    for place, word in enumerate(right_words[::every]):
-        axes.text(right, tops[1] + place * every * pitch, word, ha="left", **font)  # type: ignore[arg-type]
+    for index, word in enumerate(right_words[::every]):
+        axes.text(right, tops[1] + index * every * pitch, word, ha="left", **font)  # type: ignore[arg-type]
     _draw_bars(sheet, weights, scale, right + widths[1] + 16, (tops[1], pitch))
     return sheet.figure
 
@@ -327,12 +327,12 @@ def _draw_bars(
     axes = sheet.axes(left, 0, BARS, sheet.height)
     axes.set(xlim=(0, scale.high * BARS / longest), ylim=(sheet.height, 0))
     axes.set_axis_off()
-    places = first + pitch * np.arange(len(weights))
-    axes.barh(places, weights, height=min(24.0, 0.62 * pitch), color=scale.colours[150])
-    for place, weight in zip(places, weights, strict=True):
+    ys = first + pitch * np.arange(len(weights))
+    axes.barh(ys, weights, height=min(24.0, 0.62 * pitch), color=scale.colours[150])
+    for y, weight in zip(ys, weights, strict=True):
         if pitch >= ROW and weight >= 0.005:
             end = weight + 6 * scale.high / longest
-            axes.text(end, place, f"{weight:.2f}", va="center", fontsize=points(SMALLEST))
+            axes.text(end, y, f"{weight:.2f}", va="center", fontsize=points(SMALLEST))
 
 
 def _draw_panels(panels: Sequence[Panel], texts: Texts) -> Figure:
@@ -376,12 +376,12 @@ def _font_size(words: int) -> int:
     return TEXT - 2 if words <= 12 else SMALLEST + 2 if words <= 20 else SMALLEST
 
 
-def _place_columns(panels: Sequence[Panel], room: float, size: float, tallest: float) -> Columns:
+def _place_columns(panels: Sequence[Panel], width: float, size: float, tallest: float) -> Columns:
     """Lay out the column labels at the smallest angle of 0, 45 or 60° at which none overlap.
 
     Args:
         panels: The panels, which all get the same layout.
-        room: The width available to one panel, in pixels.
+        width: The width available to one panel, in pixels.
         size: The font size in pixels.
         tallest: The largest height of turned labels, in pixels.
     """
@@ -395,14 +395,14 @@ def _place_columns(panels: Sequence[Panel], room: float, size: float, tallest: f
             names = [[shorten(text, limit, size) for text in texts] for texts in names]
         longest = max(text_width(text, size) for texts in names for text in texts)
         beside = max(GAP, longest * math.cos(lean)) if angle else GAP  # room for the last label
-        pitch = min((room - beside) / count, 150)
+        pitch = min((width - beside) / count, 150)
         step = pitch * math.ceil(round(closest / pitch, 6))
         if longest + 8 <= step if angle == 0 else step * math.sin(lean) >= 1.15 * size:
             break
     return Columns(names, angle, pitch, longest, beside)
 
 
-def _sentence(look: Look, choice: Choice) -> str:
+def _sentence(look: Look, choice: LookSelection) -> str:
     """The caption: layer, head, and what rows and columns are."""
     rows, columns = look.orientation(choice.map)
     text = f"{choice.name}: rows are {rows}, columns {columns}{_knocked_out(look, choice)}."
@@ -413,13 +413,9 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _knocked_out(look: Look, choice: Choice) -> str:
+def _knocked_out(look: Look, choice: LookSelection) -> str:
     """A clause for the caption that names the knocked-out heads; empty if there are none."""
-    if (
-        choice.head is not None
-        and choice.head in look.knocked_out_in(choice.map)
-        and len(choice.maps) == 1
-    ):
+    if len(choice.maps) == 1 and choice.head in look.knocked_out_in(choice.map):
         return "; this head is knocked out, so its weights are not shown"
     if not look.knocked_out:
         return ""
@@ -433,7 +429,7 @@ def _orientation(look: Look, attention_map: AttentionMap) -> list[str]:
     return [f"Rows: {rows}.", f"Columns: {columns}."]
 
 
-def facts_of(look: Look, choice: Choice) -> list[str]:
+def facts_of(look: Look, choice: LookSelection) -> list[str]:
     """Sentences of further information: layer, reason of the choice, knock-outs, model, notes."""
     silenced = "; ".join(map(in_words, look.knocked_out))
     facts = [
@@ -448,7 +444,7 @@ def facts_of(look: Look, choice: Choice) -> list[str]:
     return [fact for fact in facts if fact]
 
 
-def _heads(attention_map: AttentionMap, choice: Choice) -> list[int]:
+def _heads(attention_map: AttentionMap, choice: LookSelection) -> list[int]:
     return list(range(attention_map.heads)) if choice.head is None else [choice.head]
 
 
@@ -457,7 +453,7 @@ def _head_name(look: Look, attention_map: AttentionMap, head: int) -> str:
     return f"layer {attention_map.layer + 1}, head {head + 1}{out}"
 
 
-DRAWINGS: dict[PictureKind, Callable[[Look, Choice, Medium], Figure]] = {
+DRAWINGS: dict[PictureKind, Callable[[Look, LookSelection, Medium], Figure]] = {
     "alignment": _draw_matrix,
     "self": _draw_matrix,
     "grid": _draw_grid,

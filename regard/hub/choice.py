@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from regard.errors import InputError
-from regard.hub.kind import Kind
+from regard.hub.kind import HubFormat
 from regard.hub.needs import override
 from regard.hub.tables import KINDS
 from regard.models import FAMILIES
@@ -19,7 +19,7 @@ from regard.models.families import CONFIGS
 from regard.tasks.specs import TASKS
 
 
-def choose(config: Any, asked: str | None = None, *, separate: bool = False) -> Kind:
+def choose(config: Any, asked: str | None = None, *, separate: bool = False) -> HubFormat:
     """The first kind that computes what a model of this config does.
 
     Args:
@@ -38,13 +38,13 @@ def choose(config: Any, asked: str | None = None, *, separate: bool = False) -> 
     raise _refused(config, asked, separate=separate)
 
 
-def _kinds(family: str, asked: str | None) -> list[Kind]:
+def _kinds(family: str, asked: str | None) -> list[HubFormat]:
     """The kinds of a family, of transformers or the one that is asked for."""
     kinds = [kind for name, kind in KINDS.items() if (name == asked if asked else kind.typed)]
     return [kind for kind in kinds if kind.family == family]
 
 
-def _nearest(kinds: list[Kind], config: Any) -> Kind | None:
+def _nearest(kinds: list[HubFormat], config: Any) -> HubFormat | None:
     """The kind that requires the fewest changes of a config, the first of several."""
     return min(kinds, key=lambda kind: len(kind.obstacles(config)), default=None)
 

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor
 
-from regard.hub.kind import Kind
+from regard.hub.kind import HubFormat
 from regard.models.model import Model
 
 READERS = ("*embed.weight", "head.weight", "*.query.weight", "*.key_value.weight", "*.into.weight")
@@ -21,7 +21,7 @@ WRITERS = ("*_norm.weight", "*_norm.bias", "*.out.weight", "*.out.bias")
 """Tensors (dim, …): their rows are those channels."""
 
 
-def state_for(kind: Kind, model: Model) -> dict[str, Tensor]:
+def state_for(kind: HubFormat, model: Model) -> dict[str, Tensor]:
     """The tensors of a model, as the kind needs them.
 
     Args:

@@ -7,26 +7,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from regard.data.config import NoData
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
-from regard.hub.choice import choose
 from regard.hub.config import CONFIG
-from regard.hub.folder import write_model
-from regard.hub.generation import GENERATION, read_decoding, roles_in, write_decoding
-from regard.hub.images import FILE, timm_settings, write_reader
-from regard.inputs.text import Vocabulary
+from regard.hub.generation import read_decoding
+from regard.hub.images import FILE
+from regard.inputs.reader import READERS
 from regard.inputs.text.config import TokensConfig
-from regard.inputs.text.published.hub import OWN
 from regard.models import FAMILIES, Model
 from regard.recipes.recipe import Recipe
-from regard.runtime.files import read_json, reporting, temporary_beside, write_file
+from regard.runtime.files import read_json, reporting, temporary_beside
 from regard.tasks.specs import TASKS
 from regard.train.config import TrainConfig
+
+
+def module_of(reads: str) -> Any:
+    """The module that reads and writes a modality: `read` a model with its reader, and `write` it.
+
+    Args:
+        reads: The name of the modality in `READERS`.
+    """
+    return import_module(READERS[reads].hub)
 
 
 def recipe_of(
@@ -40,7 +47,7 @@ def recipe_of(
         folder: The folder it was read from, or a single file.
         their: The contents of Hugging Face's `config.json`, if it was read already.
     """
-    length, both = config.max_length, config.has_target
+    length, paired = config.max_length, config.has_target
     return Recipe(
         version=1,
         task=_task_of(config),
@@ -48,7 +55,7 @@ def recipe_of(
         tokens=TokensConfig(shared=len(set(vocabularies)) == 1),
         model=config,
         train=TrainConfig(),
-        decode=read_decoding(folder, vocabularies[-1], length, both=both, their=their)
+        decode=read_decoding(folder, vocabularies[-1], length, paired=paired, their=their)
         if vocabularies
         else DecodeConfig(),
     )
@@ -61,24 +68,11 @@ def _task_of(config: Any) -> Any:
     if it has none. The family's own task comes last.
     """
     usual = FAMILIES[config.family].task
-    headed = [task for task, entry in TASKS.items() if entry.head and entry.fits(config)]
+    headed = [task for task, spec in TASKS.items() if spec.head and spec.fits(config)]
     if usual not in headed:
         return usual
     order = [*(task for task in headed if task != usual), usual]
     return next((task for task in order if getattr(config, TASKS[task].head)), "embed")
-
-
-def check_vocabulary(model: Model, vocabulary: Vocabulary, folder: Path) -> None:
-    """Refuses a tokenizer with more entries than the model has embeddings."""
-    sides = (vocabulary.source, vocabulary.target)
-    sizes = list(model.vocabularies().values())
-    for tokenizer, size in zip(sides, (sizes[0], sizes[-1]), strict=True):
-        if tokenizer.vocab > size:
-            raise InputError(
-                f"{folder}: the tokenizer does not belong to the weights",
-                got=f"{tokenizer.vocab} entries",
-                expected=f"at most {size}",
-            )
 
 
 def export(
@@ -104,7 +98,7 @@ def export(
         folder.parent.mkdir(parents=True, exist_ok=True)
         with temporary_beside(folder.absolute()) as temporary:
             temporary.mkdir()
-            _write(model, vocabulary, decode, temporary, kind)
+            module_of(model.config.reads).write(model, vocabulary, decode, temporary, kind)
             if folder.exists():
                 folder.rmdir()
             temporary.rename(folder)
@@ -138,93 +132,3 @@ def how_to_load(folder: Path) -> str:
     )
     call = f"transformers.{loader}.from_pretrained({json.dumps(str(folder))})"
     return f"as a {kind}{beside}: {call}"
-
-
-def _write(
-    model: Model, vocabulary: Any, decode: DecodeConfig, folder: Path, kind: str | None
-) -> None:
-    if model.config.reads == "images":
-        their = write_model(model, folder, kind)
-        if vocabulary is not None and kind == "timm":
-            their["pretrained_cfg"] |= timm_settings(vocabulary.source)
-            write_file(folder / CONFIG, (json.dumps(their, indent=2) + "\n").encode())
-        elif vocabulary is not None:
-            write_reader(vocabulary.source, folder)
-        return
-    if kind is not None:
-        raise InputError(f"export to {kind}", got="a model of text", expected="one of images")
-    _check_sides(model, vocabulary)
-    ids = {} if vocabulary is None else roles_of(vocabulary)
-    if model.config.shape == "encoder":
-        write_model(model, folder, **ids)
-    else:
-        roles = (ids or _unnamed(model, decode)) | roles_in(decode)
-        write_model(model, folder, **roles)
-        settings = write_decoding(decode, roles, model.config.max_length)
-        write_file(folder / GENERATION, (json.dumps(settings, indent=2) + "\n").encode())
-    if vocabulary is not None:
-        _write_tokenizer(vocabulary, ids, model.config, folder)
-
-
-def _check_sides(model: Model, vocabulary: Vocabulary | None) -> None:
-    """Refuses a tokenizer for each side, unless its files were published."""
-    if vocabulary is None or vocabulary.shared or vocabulary.files:
-        return
-    choose(model.config, separate=vocabulary.source.learned_from_pairs)
-    raise InputError(
-        "export",
-        got="a tokenizer for each side, its files not kept",
-        expected="one tokenizer for both sides, or the files of a Marian model",
-        fix="import its folder again: its files are kept",
-    )
-
-
-def _write_tokenizer(
-    vocabulary: Vocabulary, ids: Mapping[str, Any], config: Any, folder: Path
-) -> None:
-    """Writes the files of a tokenizer; those of a published one for each side as they were."""
-    if vocabulary.files:
-        for name, data in vocabulary.files.items():
-            write_file(folder / name, data)
-        return
-    tokenizer = vocabulary.source
-    write_file(folder / "tokenizer.json", tokenizer.library_json().encode())
-    symbols = {name.removesuffix("_id"): tokenizer.symbol(token) for name, token in ids.items()}
-    symbols.pop("decoder_start_token", None)  # only the model's config has it
-    types = ["token_type_ids"] if getattr(config, "token_types", 0) > 1 else []
-    settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": config.max_length,
-        "model_input_names": ["input_ids", *types, "attention_mask"],
-        "clean_up_tokenization_spaces": tokenizer.cleans or tokenizer.joins_words,
-        **symbols,
-    }
-    if tokenizer.joins_words:
-        settings[OWN] = {"sentences": True}
-    write_file(folder / "tokenizer_config.json", json.dumps(settings, indent=2).encode())
-
-
-def _unnamed(model: Model, decode: DecodeConfig) -> dict[str, Any]:
-    """The special ids for the config of a model without a tokenizer.
-
-    They are None, since the defaults of transformers may lie beyond the vocabulary. Only an
-    encoder-decoder must have a padding id; it is the id that decoding starts from.
-    """
-    pad = decode.begin or 0 if model.config.has_target else None
-    return {"bos_token_id": None, "eos_token_id": None, "pad_token_id": pad}
-
-
-def roles_of(vocabulary: Vocabulary) -> dict[str, Any]:
-    """The ids of special tokens by their names in a Hugging Face config."""
-    roles = vocabulary.target.specials
-    named = {
-        "bos_token_id": roles.begin,
-        "eos_token_id": roles.end,
-        "pad_token_id": roles.pad,
-        "unk_token_id": roles.unknown,
-        "cls_token_id": roles.classifier,
-        "sep_token_id": roles.separator,
-        "mask_token_id": roles.mask,
-        "decoder_start_token_id": roles.start,
-    }
-    return {name: token for name, token in named.items() if token is not None}

@@ -107,7 +107,7 @@ def model_of(described: Described, tensors: dict[str, Tensor], file: Path) -> Mo
         file: The file of the config, for messages.
     """
     kind = described.kind
-    tensors = kind.whole_names(tensors)
+    tensors = kind.standard_names(tensors)
     parsed = parse(file, kind, described.their, tensors, len(tensors))
     ours = kind.names(parsed.config).import_tensors(tensors, parsed.shapes)
     model: Model = blank(parsed.config, *parsed.vocabularies)
@@ -129,7 +129,7 @@ def read_outline(folder: Path, their: dict[str, Any]) -> tuple[ModelConfig, tupl
     """
     mapped = {} if _weights_in(folder) is None else _map_tensors(folder)
     described = describe(folder, their, lambda: mapped)
-    tensors = described.kind.whole_names(mapped)
+    tensors = described.kind.standard_names(mapped)
     most = len(tensors) or MOST_LAYERS
     parsed = parse(config_path(folder), described.kind, described.their, tensors, most)
     return parsed.config, parsed.vocabularies
@@ -182,24 +182,24 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     """Reads all tensors of a folder by their names; floating-point tensors become 32 bits."""
     tensors: dict[str, Tensor] = {}
     for file in _files(folder):
-        found = read_file(file, sum(tensor.nbytes for tensor in tensors.values()))
-        if again := found.keys() & tensors.keys():
+        file_tensors = read_file(file, sum(tensor.nbytes for tensor in tensors.values()))
+        if again := file_tensors.keys() & tensors.keys():
             got, expected = f"{min(again)} again", "each tensor in one file"
             raise InputError(f"{file}", got=got, expected=expected)
-        tensors |= found
+        tensors |= file_tensors
     return tensors
 
 
-def read_file(file: Path, held: int = 0) -> dict[str, Tensor]:
+def read_file(file: Path, held_bytes: int = 0) -> dict[str, Tensor]:
     """Reads the tensors of a file into memory.
 
     Args:
         file: A `.safetensors` or `.bin` file.
-        held: Bytes that the tensors of earlier files take, for the check of memory.
+        held_bytes: Bytes that the tensors of earlier files take, for the check of memory.
     """
 
     def check(numbers: int) -> None:
-        check_memory(f"{file}: its weights in 32 bits", held + 4 * numbers)
+        check_memory(f"{file}: its weights in 32 bits", held_bytes + 4 * numbers)
 
     if file.suffix == ".safetensors":
         with _naming(file), open_regular(file) as stream:
@@ -229,10 +229,10 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _parts(folder: Path, index: str, ending: str) -> Iterator[Path]:
     """The files that an index names; refuses names outside the folder or with another ending."""
-    places = read_json(folder / index).get("weight_map")
-    if not isinstance(places, dict) or not places:
+    weight_map = read_json(folder / index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
         raise InputError(f"{folder / index}", got="no weight_map", expected="tensors and files")
-    for name in dict.fromkeys(map(str, places.values())):
+    for name in dict.fromkeys(map(str, weight_map.values())):
         if Path(name).name != name or not name.endswith(ending):
             raise InputError(f"{folder / index}", got=name, expected=f"a file beside it, {ending}")
         yield folder / name

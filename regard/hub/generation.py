@@ -29,7 +29,7 @@ SETTINGS = {
 """Their name -> our name of settings with the same meaning."""
 STOPS = {True: "first", False: "bound", "never": "never"}
 """Their `early_stopping` -> our `stop`."""
-KEPT = ("eos_token_id", "decoder_start_token_id", "bos_token_id")
+SHARED_IDS = ("eos_token_id", "decoder_start_token_id", "bos_token_id")
 """Ids that are taken from `config.json` if `generation_config.json` does not repeat them."""
 USUAL_TOP_K = 50
 """The default of `top_k` in transformers."""
@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 
 def read_decoding(
-    folder: Path, vocab: int, longest: int, *, both: bool, their: dict[str, Any] | None = None
+    folder: Path, vocab: int, longest: int, *, paired: bool, their: dict[str, Any] | None = None
 ) -> DecodeConfig:
     """Reads the settings of decoding from a folder; settings that are not given have defaults.
 
@@ -71,7 +71,7 @@ def read_decoding(
         vocab: Size of the target vocabulary; ids beyond it are ignored.
         longest: Largest number of tokens that the model has positions for; a `max_length` that
             does not limit it further is ignored.
-        both: Whether the model has an encoder and a decoder; then their lengths count the start
+        paired: Whether the model has an encoder and a decoder; then their lengths count the start
             token, and ours do not.
         their: The contents of `config.json`, if it was read already.
 
@@ -84,12 +84,12 @@ def read_decoding(
     ]  # fmt: skip
     known = [{k: v for k, v in config.items() if v is not None} for config in configs]
     settings = known[-1] if known else {}
-    roles = [name for name in KEPT if name not in settings]  # only in config.json
+    roles = [name for name in SHARED_IDS if name not in settings]  # only in config.json
     ids = settings | {name: config[name] for config in known for name in roles if name in config}
     where = folder / (GENERATION if len(known) == 2 else CONFIG)
     try:
-        lengths = _lengths(settings, longest, both=both)
-        config = DecodeConfig(**_settings(settings), **lengths, **_roles(ids, vocab, both=both))
+        lengths = _lengths(settings, longest, paired=paired)
+        config = DecodeConfig(**_settings(settings), **lengths, **_roles(ids, vocab, paired=paired))
     except ValidationError as error:
         fault = error.errors()[0]
         names = {ours: theirs for theirs, ours in SETTINGS.items()}
@@ -102,11 +102,11 @@ def read_decoding(
     lost = [
         name for name, usual in UNSUPPORTED.items() if settings.get(name, usual) not in (usual, [])
     ]
-    if any(len(each) > 1 for each in settings.get("bad_words_ids", ())):
+    if any(len(word) > 1 for word in settings.get("bad_words_ids", ())):
         lost.append("bad_words_ids of several tokens")
     if config.sample and settings.get("num_beams", 1) != 1:
         lost.append("num_beams beside do_sample")
-    if not both and settings.get("min_length"):
+    if not paired and settings.get("min_length"):
         lost.append("min_length (min_new_tokens is)")
     if lost:
         log.warning("%s: not supported: %s; outputs may differ", where, ", ".join(lost))
@@ -114,38 +114,38 @@ def read_decoding(
 
 
 def _settings(their: Mapping[str, Any]) -> dict[str, Any]:
-    found = {ours: their[theirs] for theirs, ours in SETTINGS.items() if theirs in their}
+    settings = {ours: their[theirs] for theirs, ours in SETTINGS.items() if theirs in their}
     if "early_stopping" in their:
-        found["stop"] = STOPS[their["early_stopping"]]
-    if found.get("sample"):
-        found.pop("beam", None)
-        found |= {"top_k": USUAL_TOP_K} | {
+        settings["stop"] = STOPS[their["early_stopping"]]
+    if settings.get("sample"):
+        settings.pop("beam", None)
+        settings |= {"top_k": USUAL_TOP_K} | {
             name: their[name] for name in SAMPLING_SETTINGS if name in their
         }
-    return found
+    return settings
 
 
-def _lengths(their: Mapping[str, Any], longest: int, *, both: bool) -> dict[str, int]:
+def _lengths(their: Mapping[str, Any], longest: int, *, paired: bool) -> dict[str, int]:
     """Converts limits of length: theirs count the start token; ours and `new_tokens` do not."""
-    found: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     for ours in ("min_length", "max_length"):
         fresh = their.get(ours.replace("length", "new_tokens"))
         if fresh is not None:
-            found[ours] = int(fresh)
-        elif both and int(their.get(ours, 0)) > 1:
-            found[ours] = int(their[ours]) - 1
-    if found.get("max_length", 0) >= longest - 1:
-        del found["max_length"]
-    elif "max_length" in found:
-        found["min_length"] = min(found.get("min_length", 0), found["max_length"])
-    return found
+            lengths[ours] = int(fresh)
+        elif paired and int(their.get(ours, 0)) > 1:
+            lengths[ours] = int(their[ours]) - 1
+    if lengths.get("max_length", 0) >= longest - 1:
+        del lengths["max_length"]
+    elif "max_length" in lengths:
+        lengths["min_length"] = min(lengths.get("min_length", 0), lengths["max_length"])
+    return lengths
 
 
-def _roles(their: Mapping[str, Any], vocab: int, *, both: bool) -> dict[str, Any]:
+def _roles(their: Mapping[str, Any], vocab: int, *, paired: bool) -> dict[str, Any]:
     def within(value: Any) -> tuple[int, ...]:
         """One id or a list of ids as a tuple, without ids beyond the vocabulary."""
         several = value if isinstance(value, list | tuple) else [] if value is None else [value]
-        wrong = [each for each in several if type(each) is not int]
+        wrong = [token for token in several if type(token) is not int]
         if wrong:
             raise ValueError(f"{wrong[0]!r} where an id of a token should be")
         return tuple(token for token in several if 0 <= token < vocab)
@@ -154,27 +154,27 @@ def _roles(their: Mapping[str, Any], vocab: int, *, both: bool) -> dict[str, Any
         return next((token for name in names for token in within(their.get(name))), None)
 
     ends = within(their.get("eos_token_id"))
-    words = (each[0] for each in their.get("bad_words_ids", ()) if len(each) == 1)
+    words = (word[0] for word in their.get("bad_words_ids", ()) if len(word) == 1)
     single = [token for token in words if token not in ends]  # transformers never bans the end
-    found = {
+    roles = {
         "banned": within([*single, *their.get("suppress_tokens", ())]),
         "ends": ends,
         "forced_begin": first("forced_bos_token_id"),
         "forced_end": first("forced_eos_token_id"),
     }
-    if both:
-        found["begin"] = first("decoder_start_token_id", "bos_token_id")
-    return {name: value for name, value in found.items() if value is not None}
+    if paired:
+        roles["begin"] = first("decoder_start_token_id", "bos_token_id")
+    return {name: value for name, value in roles.items() if value is not None}
 
 
 def roles_in(config: DecodeConfig) -> dict[str, Any]:
     """The start and end ids of decoding, by their names in a Hugging Face config."""
-    found: dict[str, Any] = {}
+    roles: dict[str, Any] = {}
     if config.begin is not None:
-        found["decoder_start_token_id"] = config.begin
+        roles["decoder_start_token_id"] = config.begin
     if config.ends:
-        found["eos_token_id"] = config.ends[0] if len(config.ends) == 1 else list(config.ends)
-    return found
+        roles["eos_token_id"] = config.ends[0] if len(config.ends) == 1 else list(config.ends)
+    return roles
 
 
 def write_decoding(config: DecodeConfig, roles: Mapping[str, Any], longest: int) -> dict[str, Any]:
@@ -204,5 +204,5 @@ def write_decoding(config: DecodeConfig, roles: Mapping[str, Any], longest: int)
         "max_length": longest if config.max_length is None else None,
     }
     # A forced id may be 0; all other settings have no effect at 0.
-    kept = {k: v for k, v in optional.items() if v or (v == 0 and k.startswith("forced"))}
-    return their | kept
+    kept_settings = {k: v for k, v in optional.items() if v or (v == 0 and k.startswith("forced"))}
+    return their | kept_settings

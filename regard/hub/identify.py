@@ -22,7 +22,7 @@ from torch import Tensor
 from regard.config import input_error
 from regard.errors import InputError, did_you_mean, nearest
 from regard.hub.config import config_path
-from regard.hub.kind import Kind, Names, architecture_in
+from regard.hub.kind import HubFormat, TensorNames, architecture_in
 from regard.hub.tables import KINDS
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
@@ -42,7 +42,7 @@ _logger = logging.getLogger(__name__)
 class Described:
     """The kind of a folder's model and its config, completed by what was assumed."""
 
-    kind: Kind
+    kind: HubFormat
     their: dict[str, Any]
     """The contents of `config.json`, with a `model_type`."""
     notes: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def describe(
     return _inferred(folder, their, tensors())
 
 
-def kind_of_class(name: object) -> Kind | None:
+def kind_of_class(name: object) -> HubFormat | None:
     """The kind of a model class of transformers; None if it is another.
 
     Example:
@@ -108,7 +108,7 @@ def kind_of_class(name: object) -> Kind | None:
 
 
 def parse(
-    file: Path, kind: Kind, their: dict[str, Any], tensors: Mapping[str, Tensor], count: int
+    file: Path, kind: HubFormat, their: dict[str, Any], tensors: Mapping[str, Tensor], count: int
 ) -> Parsed:
     """Converts their config.
 
@@ -119,7 +119,7 @@ def parse(
         tensors: Their tensors by name; the names show which heads there are.
         count: Number of tensors, as a limit for the number of layers.
     """
-    names = Names(their, tensors)
+    names = TensorNames(their, tensors)
     try:
         config: ModelConfig = kind.read(their, names)
         vocabularies = _vocabularies(their, kind)
@@ -139,7 +139,7 @@ def log_notes(file: Path, notes: Sequence[str]) -> None:
         _logger.warning("%s: %s", file, "; ".join(notes))
 
 
-def _vocabularies(their: dict[str, Any], kind: Kind) -> tuple[int, ...]:
+def _vocabularies(their: dict[str, Any], kind: HubFormat) -> tuple[int, ...]:
     names = CONFIGS[kind.family].VOCABULARIES
     if not names:
         return ()
@@ -149,7 +149,9 @@ def _vocabularies(their: dict[str, Any], kind: Kind) -> tuple[int, ...]:
     return source, int(their.get("decoder_vocab_size") or source)
 
 
-def _typed(their: dict[str, Any], kind: Kind, architecture: str | None = None) -> dict[str, Any]:
+def _typed(
+    their: dict[str, Any], kind: HubFormat, architecture: str | None = None
+) -> dict[str, Any]:
     typed = {**their, "model_type": kind.name} if kind.typed else {**their}
     return typed if architecture is None else {**typed, "architectures": [architecture]}
 
@@ -192,7 +194,7 @@ def _inferred(folder: Path, their: dict[str, Any], tensors: Mapping[str, Tensor]
         )
     likely = [
         name for name in fitting
-        if KINDS[name].recognised(their, Names(their, KINDS[name].whole_names(tensors)))
+        if KINDS[name].recognised(their, TensorNames(their, KINDS[name].standard_names(tensors)))
     ]  # fmt: skip
     names = likely or list(fitting)
     if any(fitting[name].config != fitting[names[0]].config for name in names):
@@ -241,7 +243,7 @@ def _fitting(
     for name, kind in KINDS.items():
         described = Described(kind, _typed(their, kind))
         try:
-            renamed = kind.whole_names(tensors)
+            renamed = kind.standard_names(tensors)
             parsed = parse(config_path(folder), kind, described.their, renamed, len(renamed))
         except InputError:
             continue
@@ -253,7 +255,7 @@ def _fitting(
 def _misfit(folder: Path, described: Described, tensors: Mapping[str, Tensor]) -> str | None:
     """What of a folder does not fit a kind; None if all does."""
     kind = described.kind
-    renamed = kind.whole_names(tensors)
+    renamed = kind.standard_names(tensors)
     try:
         parsed = parse(config_path(folder), kind, described.their, renamed, len(renamed))
     except InputError as error:

@@ -10,24 +10,57 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from regard.config import input_error
+from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.hub.config import CONFIG
-from regard.hub.kind import only
+from regard.hub.folder import read_model, write_model
+from regard.hub.identify import Described
+from regard.hub.kind import require
 from regard.inputs.images.reader import RESAMPLES, ImageReader
-from regard.inputs.text import Processor
+from regard.inputs.processor import Processor
+from regard.models import Model
 from regard.runtime.files import read_json, write_file
 
 _logger = logging.getLogger(__name__)
 
 FILE = "preprocessor_config.json"
-OWN = "regard"
+OUR_KEY = "regard"
 """The key under which all settings of a reader of Regard are stored."""
+
+
+def read(
+    folder: Path, described: Described, normalisation: Mapping[str, Any] | None = None
+) -> tuple[Model, Processor]:
+    """Reads a model and its image reader.
+
+    Args:
+        folder: The model's folder.
+        described: What its config says.
+        normalisation: The `mean` or `std` of images, if not what the folder says.
+    """
+    model, any_size = read_model(folder, described), described.kind.any_size
+    their = described.their
+    return model, read_reader(folder, model.config, their, any_size=any_size, given=normalisation)
+
+
+def write(
+    model: Model, processor: Processor | None, decode: DecodeConfig, folder: Path, kind: str | None
+) -> None:
+    """Writes a model with its image reader; see `exchange.export`."""
+    del decode  # a model of images writes nothing
+    their = write_model(model, folder, kind)
+    if processor is not None and kind == "timm":
+        their["pretrained_cfg"] |= timm_settings(processor.source)
+        write_file(folder / CONFIG, (json.dumps(their, indent=2) + "\n").encode())
+    elif processor is not None:
+        write_reader(processor.source, folder)
 
 
 def read_reader(
@@ -36,7 +69,7 @@ def read_reader(
     their: dict[str, Any] | None = None,
     *,
     any_size: bool = False,
-    given: dict[str, tuple[float, ...]] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> Processor:
     """Reads the image reader of a folder; without a file it has the defaults of their ViT.
 
@@ -55,8 +88,8 @@ def read_reader(
     """
     file = folder / FILE
     settings = read_json(file) if file.is_file() else {}
-    if OWN in settings:
-        reader = ImageReader.from_spec(settings[OWN])
+    if OUR_KEY in settings:
+        reader = ImageReader.from_spec(settings[OUR_KEY])
     elif not settings and their and "pretrained_cfg" in their:
         reader = _timms(their["pretrained_cfg"] or {}, config, folder / CONFIG)
     else:
@@ -64,11 +97,11 @@ def read_reader(
         if not settings and len(given or {}) < 2:
             _log_assumed(reader, folder)
     if given:
-        reader = _made(Path("--mean and --std"), **{**reader.model_dump(), **given})
+        reader = _reader(Path("--mean and --std"), **{**reader.model_dump(), **given})
     size = (reader.channels, reader.height, reader.width)
     if size != (config.channels, *config.image) and not any_size:
         got, expected = (
-            " x ".join(map(str, each)) for each in (size, (config.channels, *config.image))
+            " x ".join(map(str, shape)) for shape in (size, (config.channels, *config.image))
         )
         raise InputError(str(file), got=got, expected=f"{expected}, as the model reads")
     return Processor(reader)
@@ -100,9 +133,9 @@ of their names."""
 
 def _theirs(settings: dict[str, Any], config: Any, file: Path) -> ImageReader:
     name = str(settings.get("image_processor_type") or settings.get("feature_extractor_type") or "")
-    kind = next((each for each in _USUAL if name.startswith(each)), "ViT")
+    kind = next((prefix for prefix in _USUAL if name.startswith(prefix)), "ViT")
     settings = _USUAL[kind] | settings
-    only(settings, do_resize=True, do_rescale=True)
+    require(settings, do_resize=True, do_rescale=True)
     factor = settings.get("rescale_factor", 1 / 255)
     if not isinstance(factor, float) or abs(factor * 255 - 1) > 1e-6:
         raise InputError(f"{file}: rescale_factor", got=factor, expected="1/255")
@@ -114,13 +147,13 @@ def _theirs(settings: dict[str, Any], config: Any, file: Path) -> ImageReader:
     mean = [0.0] * config.channels if plain else settings.get("image_mean", usual)
     std = [1.0] * config.channels if plain else settings.get("image_std", usual)
     scaled = _sizes(settings, kind, config, file)
-    return _made(file, channels=config.channels, mean=mean, std=std, resample=RESAMPLES[number],
-                 **scaled)  # fmt: skip
+    return _reader(file, channels=config.channels, mean=mean, std=std, resample=RESAMPLES[number],
+                   **scaled)  # fmt: skip
 
 
 def _log_assumed(reader: ImageReader, folder: Path) -> None:
     """Says how images are scaled and normalised for a folder that does not say it."""
-    mean, std = (", ".join(f"{value:g}" for value in each) for each in (reader.mean, reader.std))
+    mean, std = (", ".join(f"{x:g}" for x in values) for values in (reader.mean, reader.std))
     _logger.warning(
         "%s: no %s: images are scaled to %d x %d (%s) and normalised by mean %s and std %s, "
         "ViT's defaults; `regard import %s -o NEW --mean … --std …` sets others",
@@ -128,7 +161,7 @@ def _log_assumed(reader: ImageReader, folder: Path) -> None:
     )  # fmt: skip
 
 
-def _made(file: Path, **settings: Any) -> ImageReader:
+def _reader(file: Path, **settings: Any) -> ImageReader:
     try:
         return ImageReader(**settings)
     except ValidationError as error:
@@ -171,7 +204,7 @@ def _timms(settings: dict[str, Any], config: Any, file: Path) -> ImageReader:
     sides = [math.floor(side / share) for side in (height, width)]
     resize: Any = sides[0] if mode == "center" and height == width else tuple(sides)
     channels = config.channels
-    return _made(
+    return _reader(
         file,
         height=height,
         width=width,
@@ -234,5 +267,5 @@ def write_reader(reader: ImageReader, folder: Path) -> None:
         "rescale_factor": 1 / 255,
     }
     if reader.scaling != "whole":
-        settings[OWN] = reader.model_dump(mode="json")
+        settings[OUR_KEY] = reader.model_dump(mode="json")
     write_file(folder / FILE, (json.dumps(settings, indent=2) + "\n").encode())

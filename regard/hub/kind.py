@@ -1,7 +1,7 @@
 """The description of one kind of Hugging Face model: how config and tensor names are converted.
 
-A `Kind` converts between their `config.json` and our model config, and between their tensor names
-and ours (by a `Table` of rules), in both directions.
+A `HubFormat` converts between their `config.json` and our model config, and between their tensor
+names and ours (by a `Table` of rules), in both directions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WRAPPER = "module."
 _OTHER_NAMES = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 
 
-class Names:
+class TensorNames:
     """Answers questions about a checkpoint's tensors that its config does not answer."""
 
     def __init__(self, their: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -38,8 +38,8 @@ class Names:
 
     def count(self, start: str) -> int:
         """How many different words follow `start` in the names: `blocks.` -> number of blocks."""
-        found = (name.removeprefix(start) for name in self._tensors if name.startswith(start))
-        return len({name.partition(".")[0] for name in found})
+        suffixes = (name.removeprefix(start) for name in self._tensors if name.startswith(start))
+        return len({name.partition(".")[0] for name in suffixes})
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor.
@@ -72,7 +72,7 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Kind:
+class HubFormat:
     """One kind of Hugging Face model; it corresponds to certain configs of one of our families."""
 
     name: str
@@ -81,7 +81,7 @@ class Kind:
     """Our family."""
     prefix: str
     """Prefix of the body's tensor names in a model with a head; a model without a head lacks it."""
-    read: Callable[[dict[str, Any], Names], Any]
+    read: Callable[[dict[str, Any], TensorNames], Any]
     """Their config and tensors -> our config."""
     write: Callable[..., dict[str, Any]]
     """Our config and the sizes of vocabularies -> their config."""
@@ -95,7 +95,7 @@ class Kind:
     """Whether their image processor decides the size of images, not their config."""
     typed: bool = True
     """Whether the config says `model_type`; timm's does not."""
-    recognised: Callable[[dict[str, Any], Names], bool] = lambda _their, _names: True
+    recognised: Callable[[dict[str, Any], TensorNames], bool] = lambda _their, _names: True
     """Whether a model without `model_type` is of this kind, where others have the same names."""
     halves: bool = False
     """Whether its sinusoidal positions have all sines first and all cosines after them."""
@@ -104,8 +104,8 @@ class Kind:
         """What it requires, and a config of the family does not meet."""
         return [need for need in self.needs if not need.is_met(config)]
 
-    def whole_names(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Renames tensors to the names that they have in a model with a head today."""
+    def standard_names(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Renames tensors to the names that transformers gives them now, in a model with a head."""
         wrapped = all(name.startswith(WRAPPER) for name in tensors)
         today = {
             _renamed(name.removeprefix(WRAPPER) if wrapped else name): tensor
@@ -127,9 +127,9 @@ def _renamed(name: str) -> str:
     return name
 
 
-def only(their: Mapping[str, Any], **wanted: object) -> None:
+def require(their: Mapping[str, Any], **supported: object) -> None:
     """Refuses a config in which a key has another value than the only one that Regard supports."""
-    for key, value in wanted.items():
+    for key, value in supported.items():
         if their.get(key, value) != value:
             raise InputError(f"config.json: {key}", got=their[key], expected=value)
 
@@ -162,7 +162,7 @@ def architecture_in(their: Mapping[str, Any]) -> str:
     return first if isinstance(first, str) else ""
 
 
-def labels_in(their: dict[str, Any], names: Names, matrix: str) -> tuple[str, ...]:
+def labels_in(their: dict[str, Any], names: TensorNames, matrix: str) -> tuple[str, ...]:
     """The names of the classes or tags in their config, in the order of their numbers.
 
     There are as many as the classifier has rows, whatever the config says; older configs leave them

@@ -51,7 +51,7 @@ _LATER = 0x616B3432
 """The first number in files of version 1 and later: `ak42`."""
 _SYMBOLS = (("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL))
 """The tokens of the first three ids. llama2.c writes the last two with line ends around them."""
-_OF_EACH_LAYER = (
+_LAYER_TENSORS = (
     "self_norm", "query", "key", "value", "out", "feed_norm", "gate", "down", "up",
 )  # fmt: skip
 _SPACE = "▁"
@@ -75,14 +75,14 @@ class Header:
         """The shapes of all tensors by name, in the order of the file."""
         layers, dim, hidden = self.layers, self.dim, self.hidden
         head_dim = dim // self.heads
-        narrow = self.kv_heads * head_dim
+        kv_dim = self.kv_heads * head_dim
         angles = (self.max_length, head_dim // 2)
         return {
             "embed": (self.vocab, dim),
             "self_norm": (layers, dim),
             "query": (layers, dim, dim),
-            "key": (layers, narrow, dim),
-            "value": (layers, narrow, dim),
+            "key": (layers, kv_dim, dim),
+            "value": (layers, kv_dim, dim),
             "out": (layers, dim, dim),
             "feed_norm": (layers, dim),
             "gate": (layers, hidden, dim),
@@ -133,7 +133,7 @@ def read_llama2c(file: Path, tokenizer: Path | None = None) -> tuple[Decoder, Vo
     except ValidationError as error:
         raise _damaged(file, str(error.errors()[0]["msg"])) from None
     model = Decoder(config, header.vocab)
-    model.load_state_dict(dict(_ours(_read_tensors(file, header), header)))
+    model.load_state_dict(dict(_our_tensors(_read_tensors(file, header), header)))
     return model.eval(), vocabulary
 
 
@@ -179,23 +179,23 @@ def _read_tensors(file: Path, header: Header) -> dict[str, Tensor]:
     }
 
 
-def _ours(theirs: dict[str, Tensor], header: Header) -> Iterator[tuple[str, Tensor]]:
+def _our_tensors(theirs: dict[str, Tensor], header: Header) -> Iterator[tuple[str, Tensor]]:
     """Yields their tensors by our names."""
     yield "embed.weight", theirs["embed"]
     yield "head.weight", theirs["embed" if header.tied else "head"]
     yield "decoder.final_norm.weight", theirs["final_norm"]
     for layer in range(header.layers):
-        of = {name: theirs[name][layer] for name in _OF_EACH_LAYER}
-        query = halves_first(of["query"], header.heads)
-        key = halves_first(of["key"], header.kv_heads)
+        tensors = {name: theirs[name][layer] for name in _LAYER_TENSORS}
+        query = halves_first(tensors["query"], header.heads)
+        key = halves_first(tensors["key"], header.kv_heads)
         block = f"decoder.blocks.{layer}."
-        yield f"{block}self_norm.weight", of["self_norm"]
+        yield f"{block}self_norm.weight", tensors["self_norm"]
         yield f"{block}self_attention.query.weight", query
-        yield f"{block}self_attention.key_value.weight", torch.cat((key, of["value"]))
-        yield f"{block}self_attention.out.weight", of["out"]
-        yield f"{block}feed_norm.weight", of["feed_norm"]
-        yield f"{block}feed_forward.into.weight", torch.cat((of["gate"], of["up"]))
-        yield f"{block}feed_forward.out.weight", of["down"]
+        yield f"{block}self_attention.key_value.weight", torch.cat((key, tensors["value"]))
+        yield f"{block}self_attention.out.weight", tensors["out"]
+        yield f"{block}feed_norm.weight", tensors["feed_norm"]
+        yield f"{block}feed_forward.into.weight", torch.cat((tensors["gate"], tensors["up"]))
+        yield f"{block}feed_forward.out.weight", tensors["down"]
 
 
 def halves_first(matrix: Tensor, heads: int) -> Tensor:
@@ -248,21 +248,21 @@ def _read_tokenizer(file: Path, vocab: int) -> Vocabulary:
 
 def _entries(data: bytes, file: Path) -> Iterator[Piece]:
     """Yields the pieces of a tokenizer file in SentencePiece's form."""
-    place = struct.calcsize("<i")  # skips the length of the longest piece, which only C needs
+    offset = struct.calcsize("<i")  # skips the length of the longest piece, which only C needs
     number = 0
-    while place < len(data):
-        if place + _ENTRY.size > len(data):
+    while offset < len(data):
+        if offset + _ENTRY.size > len(data):
             raise _damaged(file, f"piece {number} cut off")
-        score, length = _ENTRY.unpack_from(data, place)
-        place += _ENTRY.size
-        if not 0 <= length <= len(data) - place or not math.isfinite(score):
+        score, length = _ENTRY.unpack_from(data, offset)
+        offset += _ENTRY.size
+        if not 0 <= length <= len(data) - offset or not math.isfinite(score):
             raise _damaged(file, f"piece {number} with {length} bytes and the score {score}")
         try:
-            text = data[place : place + length].decode()
+            text = data[offset : offset + length].decode()
         except UnicodeDecodeError:
             raise _damaged(file, f"piece {number} that is not UTF-8") from None
         yield _piece(number, text, score)
-        place += length
+        offset += length
         number += 1
 
 

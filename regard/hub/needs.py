@@ -45,13 +45,13 @@ def override(key: str, value: Any) -> str:
         >>> override("model.final_norm", None), override("model.classes", ("cat", "dog"))
         ('model.final_norm=null', 'model.classes=[cat,dog]')
     """
-    return f"{key}={_written(value)}"
+    return f"{key}={_as_yaml(value)}"
 
 
-def _written(value: Any) -> str:
+def _as_yaml(value: Any) -> str:
     """A value as YAML in one word."""
     if isinstance(value, tuple):
-        return f"[{','.join(map(_written, value))}]"
+        return f"[{','.join(map(_as_yaml, value))}]"
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -56,13 +56,13 @@ def read_pickled(file: Path) -> dict[str, Tensor]:
         packed = stream.read(4) == b"PK\3\4"
         stream.seek(0)
         for data in _packed(stream, file) if packed else [stream.read(LARGEST)]:
-            _look_through(data, several=not packed)
+            _check_pickle(data, several=not packed)
         # Mapped, so that a tensor cannot claim more values than the file has.
-        found = torch.load(file, map_location="cpu", weights_only=True, mmap=packed)
-    if not isinstance(found, dict) or not all(map(_is_plain, found, found.values())):
+        tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=packed)
+    if not isinstance(tensors, dict) or not all(map(_is_plain, tensors, tensors.values())):
         raise InputError(str(file), got="something else", expected="plain tensors by name")
-    _refuse_repeated(found, file)
-    return found
+    _refuse_repeated(tensors, file)
+    return tensors
 
 
 def _packed(stream: BufferedReader, file: Path) -> Iterator[bytes]:
@@ -100,7 +100,7 @@ def _check_names(file: Path, names: list[str]) -> None:
 def _check_table(file: Path, stream: BufferedReader, start: int) -> None:
     """Refuses a zip file whose table of parts is not where torch looks for it.
 
-    Python looks just before the end of the file, torch at the place that is written there: a file
+    Python looks just before the end of the file, torch at the offset that is written there: a file
     could have two tables.
 
     Args:
@@ -111,18 +111,18 @@ def _check_table(file: Path, stream: BufferedReader, start: int) -> None:
     size = stream.seek(0, io.SEEK_END)
     stream.seek(max(0, size - ENDS))
     tail = stream.read(ENDS)
-    places = {int.from_bytes(tail[-6:-2], "little")} if tail[-22:-18] == b"PK\5\6" else {-1}
+    offsets = {int.from_bytes(tail[-6:-2], "little")} if tail[-22:-18] == b"PK\5\6" else {-1}
     if tail[-42:-38] == b"PK\6\7":  # a table for large files: its end says where it begins
         stream.seek(int.from_bytes(tail[-34:-26], "little"))
         end = stream.read(56)
-        places |= {int.from_bytes(end[48:], "little") if end[:4] == b"PK\6\6" else -1}
-        places.discard(2**32 - 1)
-    if places != {start}:
+        offsets |= {int.from_bytes(end[48:], "little") if end[:4] == b"PK\6\6" else -1}
+        offsets.discard(2**32 - 1)
+    if offsets != {start}:
         got, expected = "a table of parts in another place", "the end of the file"
         raise InputError(f"{file} is damaged", got=got, expected=expected)
 
 
-def _look_through(data: bytes, *, several: bool) -> None:
+def _check_pickle(data: bytes, *, several: bool) -> None:
     """Refuses a pickle that names anything else than the globals of plain tensors.
 
     Args:
@@ -156,9 +156,9 @@ def _is_plain(name: Any, tensor: Any) -> bool:
 
 def _refuse_repeated(tensors: dict[str, Tensor], file: Path) -> None:
     """Refuses many names for the same values, since each would be copied."""
-    storages = [each.untyped_storage() for each in tensors.values()]
+    storages = [tensor.untyped_storage() for tensor in tensors.values()]
     stored = {storage.data_ptr(): storage.nbytes() for storage in storages}
-    named = sum(each.numel() * each.element_size() for each in tensors.values())
+    named = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     most = REPEATED * sum(stored.values())
     if named > most:
         raise InputError(str(file), got=f"tensors of {named:,} bytes", expected=f"at most {most:,}")

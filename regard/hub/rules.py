@@ -34,8 +34,8 @@ class Rule:
     """Whether ours is zero if theirs is missing, as that bias in a BART without a head."""
     shape: tuple[int, ...] | None = None
     """The shape of each of their tensors if ours have fewer dimensions (ViT's patches)."""
-    whole: bool = False
-    """Whether it is a whole number, such as the count of batches of a batch norm."""
+    integer: bool = False
+    """Whether it is an integer, such as the count of batches of a batch norm."""
 
     def within(self, ours: str, theirs: str) -> Rule:
         """The same rule with a prefix before our names and one before theirs."""
@@ -211,9 +211,9 @@ class Table:
             if rule.shape is not None:
                 parts = tuple(part.reshape(rule.shape) for part in parts)
             theirs |= {n: p.contiguous().clone() for n, p in zip(rule.theirs, parts, strict=True)}
-        places = {rule.theirs[0]: ours[rule.ours[0]].data_ptr() for rule in self.rules}
+        pointers = {rule.theirs[0]: ours[rule.ours[0]].data_ptr() for rule in self.rules}
         for copy, original in self.copies.items():
-            if copy in theirs and places[copy] == places.get(original):
+            if copy in theirs and pointers[copy] == pointers.get(original):
                 del theirs[copy]
         return theirs
 
@@ -234,7 +234,7 @@ def _import(
             got=f"a tensor {rule.theirs[0]}",
             expected="no such tensor, by config.json",
         )
-    parts = [theirs[name] if rule.whole else _real(name, theirs[name]) for name in rule.theirs]
+    parts = [theirs[name] if rule.integer else _real(name, theirs[name]) for name in rule.theirs]
     if rule.transposed:
         parts = [part.t() if part.dim() == 2 else part for part in parts]
     if rule.row:
@@ -255,7 +255,7 @@ def _import(
             got=got,
             expected=f"shapes that give {_shapes(expected)}",
         )
-    return {name: _own(piece) for name, piece in zip(rule.ours, pieces, strict=True)}
+    return {name: _contiguous(piece) for name, piece in zip(rule.ours, pieces, strict=True)}
 
 
 def _real(name: str, tensor: Tensor) -> Tensor:
@@ -265,7 +265,7 @@ def _real(name: str, tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _own(piece: Tensor) -> Tensor:
+def _contiguous(piece: Tensor) -> Tensor:
     """A contiguous tensor in its own memory; copied only if necessary."""
     if piece.is_contiguous() and piece.nbytes == piece.untyped_storage().nbytes():
         return piece

@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.hub.folder import model_of, read_file
 from regard.hub.identify import Described
-from regard.hub.kind import Names
+from regard.hub.kind import TensorNames
 from regard.hub.rules import Rule, Table, same, within
 from regard.hub.tables.timm import TIMM
 from regard.models import Model, ViTConfig
@@ -60,7 +60,7 @@ def read_alone(file: Path, heads: int | None = None) -> Model:
 
 def _vit_pytorch(tensors: dict[str, Tensor], heads: int, file: Path) -> Model:
     """A ViT of early versions of vit-pytorch."""
-    names = Names({}, tensors)
+    names = TensorNames({}, tensors)
     if names.has("mlp_head.") and not {"mlp_head.0.weight", "mlp_head.2.weight"} <= tensors.keys():
         raise InputError(f"{file}: mlp_head", got="another head", expected="Linear, GELU, Linear")
     (dim, pixels), patches = names.shape("patch_to_embedding.weight"), _patches(names)
@@ -87,8 +87,8 @@ def _vit_pytorch(tensors: dict[str, Tensor], heads: int, file: Path) -> Model:
     for name in list(tensors):
         if name.endswith("to_qkv.weight"):
             # q·k dim^-0.5 = (q √(head_dim / dim))·k head_dim^-0.5, and head_dim / dim = 1 / heads
-            query, rest = tensors[name][:dim], tensors[name][dim:]
-            tensors[name] = torch.cat((query * heads**-0.5, rest))
+            query, key_value = tensors[name][:dim], tensors[name][dim:]
+            tensors[name] = torch.cat((query * heads**-0.5, key_value))
     matrix = tensors["patch_to_embedding.weight"]
     if channels > 1:  # their patches are (row, column, channel), ours (channel, row, column)
         matrix = matrix.view(dim, patch, patch, channels).permute(0, 3, 1, 2).reshape(dim, -1)
@@ -100,7 +100,7 @@ def _vit_pytorch(tensors: dict[str, Tensor], heads: int, file: Path) -> Model:
     return model.eval()
 
 
-def _patches(names: Names) -> int:
+def _patches(names: TensorNames) -> int:
     """The number of patches; an image is a square of them."""
     patches = names.shape("pos_embedding")[1] - 1
     if math.isqrt(patches) ** 2 != patches:

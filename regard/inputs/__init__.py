@@ -1,1 +1,35 @@
 """What a model reads: arrays of numbers, and one reader for each modality."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from regard.runtime.lazy import homes_of, lazy_getattr
+
+if TYPE_CHECKING:
+    from regard.inputs.arrays import Dense as Dense
+    from regard.inputs.arrays import Ragged as Ragged
+    from regard.inputs.images.reader import ImageReader as ImageReader
+    from regard.inputs.processor import Vocabulary as Vocabulary
+    from regard.inputs.text.config import TokensConfig as TokensConfig
+    from regard.inputs.text.learn import TaskSymbols as TaskSymbols
+    from regard.inputs.text.learn import learn as learn
+    from regard.inputs.text.learn import learn_plain as learn_plain
+    from regard.inputs.text.learn import sentinels_of as sentinels_of
+    from regard.inputs.text.reader import TextReader as TextReader
+    from regard.inputs.text.tokenizer import Tokenizer as Tokenizer
+
+_HOMES = homes_of(
+    {
+        "regard.inputs.arrays": "Dense Ragged",
+        "regard.inputs.images.reader": "ImageReader",
+        "regard.inputs.processor": "Vocabulary",
+        "regard.inputs.text.config": "TokensConfig",
+        "regard.inputs.text.learn": "TaskSymbols learn learn_plain sentinels_of",
+        "regard.inputs.text.reader": "TextReader",
+        "regard.inputs.text.tokenizer": "Tokenizer",
+    }
+)
+__all__ = [*_HOMES]
+if not TYPE_CHECKING:  # else every name would pass the type checker
+    __getattr__ = lazy_getattr(__name__, _HOMES)

@@ -175,9 +175,8 @@ class Paired:
 
     def keys(self) -> list[str]:
         """The keys of both inputs, joined."""
-        return [
-            f"{one} {two}" for one, two in zip(self.first.keys(), self.second.keys(), strict=True)
-        ]
+        pairs = zip(self.first.keys(), self.second.keys(), strict=True)
+        return [f"{first} {second}" for first, second in pairs]
 
 
 def to_device(values: Tensor, device: torch.device | str) -> Tensor:

@@ -66,19 +66,21 @@ class Processor:
     def to_json(self) -> str:
         """Return the processor as JSON.
 
-        A shared or only reader is its own JSON, with n-grams `{"ngrams": …, "tokenizer": …}`; two
-        tokenizers become `{"source": …, "target": …}`; other readers `{"regard": 2, "source":
-        {"reader": "images", …}, …}`, each with its name in `READERS`.
+        A shared tokenizer or an only reader is its own JSON, with n-grams `{"ngrams": …,
+        "tokenizer": …}`; two tokenizers become `{"source": …, "target": …}`; two other readers
+        `{"regard": 2, "readers": ["images", "text"], "source": …, "target": …}`, with their names
+        in `READERS`.
         """
-        if self.shared or self.target is None:
-            json_of_source = self.source.to_json()
+        source, reads_text = self.source.to_json(), self.source.modality == DEFAULT
+        if self.target is None or (self.shared and reads_text):
             if self.ngrams is None:
-                return json_of_source
-            return f'{{"ngrams":{json.dumps(self.ngrams.to_spec())},"tokenizer":{json_of_source}}}'
-        sides = f'"source":{self.source.to_json()},"target":{self.target.to_json()}'
-        names = [self.source.modality, self.target.modality]
-        if names != [DEFAULT] * 2:
-            return f'{{"regard":2,"readers":{json.dumps(names)},{sides}}}'
+                return source
+            return f'{{"ngrams":{json.dumps(self.ngrams.to_spec())},"tokenizer":{source}}}'
+        target = '"source"' if self.shared else self.target.to_json()
+        sides = f'"source":{source},"target":{target}'
+        if not (reads_text and self.target.modality == DEFAULT):
+            names = json.dumps([self.source.modality, self.target.modality])
+            return f'{{"regard":2,"readers":{names},{sides}}}'
         packed = {name: base64.b64encode(data).decode() for name, data in self.files.items()}
         files = f',"files":{json.dumps(packed)}' if packed else ""
         return f"{{{sides}{files}}}"
@@ -116,11 +118,13 @@ class Vocabulary(Processor):
 def _readers(spec: Mapping[str, Any]) -> list[Any]:
     """The readers of both sides, by their names in `READERS`."""
     names = spec["readers"]
-    known = isinstance(names, list) and len(names) == 2 and all(n in READERS for n in names)
-    if not known or spec.get("regard") != 2:
+    known = [name for name in READERS if isinstance(names, list) and name in names]
+    if spec.get("regard") != 2 or not known or len(names) != 2 or {*known} != {*map(str, names)}:
         raise damaged("tokenizer.json", "readers that this version does not know")
-    sides = zip(names, ("source", "target"), strict=True)
-    return [READERS[name].reader.from_spec(spec.get(side)) for name, side in sides]
+    source = READERS[names[0]].reader.from_spec(spec.get("source"))
+    if spec.get("target") == "source":
+        return [source, source]
+    return [source, READERS[names[1]].reader.from_spec(spec.get("target"))]
 
 
 def _unpacked(files: object) -> dict[str, bytes]:

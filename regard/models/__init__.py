@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import lazy_getattr
+from regard.runtime.lazy import homes_of, lazy_getattr
 
 if TYPE_CHECKING:
     from regard.models.config import BlocksConfig as BlocksConfig
@@ -31,40 +31,38 @@ if TYPE_CHECKING:
     from regard.models.families.transformer import TransformerConfig as TransformerConfig
     from regard.models.families.vit import ViTConfig as ViTConfig
     from regard.models.image_encoder import ImageEncoder as ImageEncoder
+    from regard.models.mode import evaluating as evaluating
     from regard.models.model import Model as Model
     from regard.models.recurrent import Seq2Seq as Seq2Seq
     from regard.models.rnn import RecurrentEncoder as RecurrentEncoder
     from regard.models.rnn import RecurrentLM as RecurrentLM
 
-_HOMES = {
-    "config": ("BlocksConfig",),
-    "convolutional": ("ResNet", "SmallCNN"),
-    "decoder": ("Decoder",),
-    "encoder": ("Encoder",),
-    "encoder_decoder": ("DecoderState", "EncoderDecoder"),
-    "families": (
-        "FAMILIES",
-        "build",
-        "describe",
-        "rebuild",
-        "parse_description",
-        "vocabularies_in",
-    ),
-    "families.bert": ("BertConfig",),
-    "families.cnn": ("CNNConfig",),
-    "families.gpt": ("GPTConfig",),
-    "families.resnet": ("ResNetConfig",),
-    "families.rnn": ("RNNConfig",),
-    "families.seq2seq": ("Seq2SeqConfig",),
-    "families.t5": ("T5Config",),
-    "families.transformer": ("SIZES", "TransformerConfig"),
-    "families.vit": ("ViTConfig",),
-    "image_encoder": ("ImageEncoder",),
-    "model": ("Model",),
-    "recurrent": ("Seq2Seq",),
-    "rnn": ("RecurrentEncoder", "RecurrentLM"),
-}
-__getattr__ = lazy_getattr(
-    __name__,
-    {name: f"regard.models.{home}" for home, names in _HOMES.items() for name in names},
+_HOMES = homes_of(
+    {
+        "regard.models.config": "BlocksConfig",
+        "regard.models.convolutional": "ResNet SmallCNN",
+        "regard.models.decoder": "Decoder",
+        "regard.models.encoder": "Encoder",
+        "regard.models.encoder_decoder": "DecoderState EncoderDecoder",
+        "regard.models.families": (
+            "FAMILIES build describe parse_description rebuild vocabularies_in"
+        ),
+        "regard.models.families.bert": "BertConfig",
+        "regard.models.families.cnn": "CNNConfig",
+        "regard.models.families.gpt": "GPTConfig",
+        "regard.models.families.resnet": "ResNetConfig",
+        "regard.models.families.rnn": "RNNConfig",
+        "regard.models.families.seq2seq": "Seq2SeqConfig",
+        "regard.models.families.t5": "T5Config",
+        "regard.models.families.transformer": "SIZES TransformerConfig",
+        "regard.models.families.vit": "ViTConfig",
+        "regard.models.image_encoder": "ImageEncoder",
+        "regard.models.mode": "evaluating",
+        "regard.models.model": "Model",
+        "regard.models.recurrent": "Seq2Seq",
+        "regard.models.rnn": "RecurrentEncoder RecurrentLM",
+    }
 )
+__all__ = [*_HOMES]
+if not TYPE_CHECKING:  # else every name would pass the type checker
+    __getattr__ = lazy_getattr(__name__, _HOMES)

@@ -24,8 +24,6 @@ NormKind = Literal["layer", "rms", "none"]
 NormPlace = Literal["pre", "post", "inside"]
 ScoreKind = Literal["scaled_dot", "dot", "additive", "cosine"]
 Shape = Literal["encoder", "decoder", "encoder_decoder"]
-Reads = Literal["text", "images"]
-"""The input of a model: tokens of a text, or images of one size."""
 SUBLAYERS = ("self_attention", "cross_attention", "convolution", "recurrent", "feed_forward")
 """Kinds of sub-layers; a name may be prefixed by a word if a block has two of a kind."""
 Sizes = dict[str, dict[str, Any]]
@@ -61,7 +59,10 @@ class ModelConfig(Config):
     shape: ClassVar[Shape]
     has_target: ClassVar[bool] = False
     """Whether an example is a source and a target, not one text."""
-    reads: ClassVar[Reads] = "text"
+    reads: ClassVar[str] = "text"
+    """What the model reads: the name of its reader in `regard.inputs.reader.READERS`."""
+    has_grid: ClassVar[bool] = False
+    """Whether its tokens are the cells of a grid, as the patches of an image are."""
     COMPUTED: ClassVar[tuple[str, ...]] = ()
     """Keys that follow from others, and are left out of a recipe."""
     VOCABULARIES: ClassVar[tuple[str, ...]] = ("vocab",)
@@ -270,8 +271,8 @@ class BlocksConfig(ModelConfig):
         strange = sorted((set(self.scales) | set(self.norm_places)) - named)
         if strange:
             raise ValueError(f"{strange[0]} is not in the sublayers {', '.join(self.sublayers)}")
-        if self.positions == "sinusoidal_2d" and (self.reads != "images" or self.dim % 4):
-            got = f"dim {self.dim}" if self.reads == "images" else "a model of text"
+        if self.positions == "sinusoidal_2d" and (not self.has_grid or self.dim % 4):
+            got = f"dim {self.dim}" if self.has_grid else f"a model of {self.reads}"
             raise ValueError(f"positions: sinusoidal_2d is for images, with dim / 4 whole; {got}")
         if self.both_ways and self.dim % 2:
             raise ValueError(f"both_ways needs an even dim, got {self.dim}")

@@ -5,15 +5,46 @@ Initial weights would double the memory and take time to draw.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
+from regard.checkpoint.folder import check_outlines, check_tensors
 from regard.models.config import ModelConfig
 from regard.models.families import build
-from regard.models.meta_model import NoInitialization
+from regard.models.meta_model import NoInitialization, meta_weights
 from regard.models.model import Model
+
+
+def with_weights(
+    config: ModelConfig, vocabularies: Sequence[int], weights: Mapping[str, Tensor], name: str
+) -> Any:
+    """Builds the model of a config with the weights of a checkpoint, which are checked first.
+
+    Args:
+        config: The model's config.
+        vocabularies: The sizes of its vocabularies.
+        weights: Tensors by name.
+        name: The checkpoint's name, for error messages.
+
+    Raises:
+        InputError: A tensor is missing or unknown, or its shape or type differs.
+    """
+    check_weights(config, vocabularies, weights, name)
+    model = blank(config, *vocabularies)
+    load_weights(model, weights)
+    return model
+
+
+def check_weights(
+    config: ModelConfig, vocabularies: Sequence[int], weights: Mapping[str, Tensor], name: str
+) -> None:
+    """Compares weights with those of a config's model before memory is taken; see above."""
+    what = f"{name}: the weights do not fit config.json"
+    expected = meta_weights(config, vocabularies, len(weights), what)
+    check_outlines(what, weights, expected, lambda tensor: tuple(tensor.shape))
+    check_tensors(f"{name}: the weights", weights, expected)
 
 
 def blank(config: ModelConfig, *vocabularies: int) -> Any:

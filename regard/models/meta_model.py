@@ -68,10 +68,10 @@ def meta_model(config: ModelConfig, *vocabularies: int) -> Any:
         raise InputError("the model", got=got, expected="matrices below 2^63 bytes") from error
 
 
-def shapes(
+def meta_weights(
     config: ModelConfig, vocabularies: Sequence[int], tensors: int, what: str
-) -> dict[str, torch.Size]:
-    """Name -> shape of every tensor of a config's model, without memory even if it is malicious.
+) -> dict[str, torch.Tensor]:
+    """Every tensor of a config's model by name, without memory even if the config is malicious.
 
     Args:
         config: The config of a model.
@@ -90,4 +90,12 @@ def shapes(
         model = meta_model(config, *vocabularies)
     except InputError as error:
         raise InputError(what, got=error.got, expected=error.expected) from None
-    return {name: tensor.shape for name, tensor in model.state_dict().items()}
+    return dict(model.state_dict())
+
+
+def shapes(
+    config: ModelConfig, vocabularies: Sequence[int], tensors: int, what: str
+) -> dict[str, torch.Size]:
+    """The shape of every tensor of a config's model by name; see `meta_weights`."""
+    weights = meta_weights(config, vocabularies, tensors, what)
+    return {name: tensor.shape for name, tensor in weights.items()}

@@ -49,8 +49,8 @@ def quantise(model: ModuleT) -> ModuleT:
     twin = copy.deepcopy(model, shared).eval()
     # Speed counts most where many texts are written at once, and for the hundreds of patches of an
     # image; for the tokens of a text that is read, 16 bits are fast enough.
-    reads = getattr(getattr(model, "config", None), "reads", "text")
-    exact, many = not hasattr(model, "step") and reads == "text", reads == "images"
+    many = getattr(getattr(model, "config", None), "has_grid", False)
+    exact = not hasattr(model, "step") and not many
     LOADER.load_stored()  # now, lest a text be computed one way before they are loaded, one after
     for parent in list(twin.modules()):
         if isinstance(parent, DotScore):

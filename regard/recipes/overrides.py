@@ -13,6 +13,7 @@ from typing import Any
 from regard.config import Config
 from regard.data.config import DATA_KINDS
 from regard.errors import InputError
+from regard.inputs.reader import READERS
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
 from regard.recipes.keys import Keys
@@ -134,7 +135,7 @@ def completed(values: dict[str, Any]) -> dict[str, Any]:
         values = {"tokens": {}, "model": {}, **values}
         model = values["model"]
     config = CONFIGS.get(str(model.get("family"))) if isinstance(model, dict) else None
-    if config is not None and config.reads != "text":  # it has no tokens
+    if config is not None and not READERS[config.reads].has_tokens:
         values = {"tokens": {}, **values}
     if not isinstance(model, dict) or "family" in model:
         return values

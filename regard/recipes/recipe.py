@@ -37,7 +37,7 @@ from regard.decode.config import DecodeConfig
 from regard.errors import InputError, did_you_mean, nearest
 from regard.inputs.text.config import TokensConfig
 from regard.models.config import ModelConfig
-from regard.models.families import CONFIGS
+from regard.models.families import CONFIGS, FAMILIES
 from regard.recipes.keys import Keys
 from regard.recipes.messages import Source, first_fault, override_label
 from regard.recipes.overrides import (
@@ -62,7 +62,7 @@ LIST = "`regard recipe` lists the shipped ones"
 
 def _validate_model(values: Any, info: ValidationInfo) -> ModelConfig:
     """Validates the `model` section as the config of the family that it names."""
-    kind = _any_of(tuple(CONFIGS.values()))
+    kind = _any_of(tuple(family.config for family in FAMILIES.values()))
     return kind.validate_python(values, strict=info.context is STRICT or None)
 
 

@@ -32,7 +32,7 @@ from regard.recipes.recipe import Recipe, RecipeFormat
 from regard.runs.load import load
 from regard.runs.train import train
 from regard.runtime.files import read_json, write_file
-from regard.tasks.measures.bleu import score
+from regard.tasks.measures.bleu import score_translations
 from regard.tasks.measures.translators import BIN, Result
 from regard.train.log import read_metrics
 
@@ -87,7 +87,7 @@ class Compared:
     @cached_property
     def pipelines(self) -> dict[str, Pipeline]:
         """All models by name, loaded once."""
-        return {each.name: load(self.folder / each.folder) for each in self.models}
+        return {model.name: load(self.folder / model.folder) for model in self.models}
 
     def translations(self, texts: Sequence[str]) -> dict[str, list[str]]:
         """The translations of the same texts by every model, by its name.
@@ -112,18 +112,18 @@ def parse_entries(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """
     overrides = [word for word in words if "=" in _split(word)[0]]
     entries = [word for word in words if word not in overrides]
-    found: dict[str, str] = {}
+    models: dict[str, str] = {}
     for entry in entries:
-        name, *own = _split(entry)
+        name, *own_overrides = _split(entry)
         if recipes.task_of(name) != "compare":
-            found[entry] = entry
+            models[entry] = entry
             continue
         recipe = recipes.load_form(FORMAT, name)
         listed = recipe.compare
-        named = listed if isinstance(listed, dict) else {each: each for each in listed}
-        common = " ".join(map(shlex.quote, (*recipe.overrides, *own)))
-        found |= {label: f"{each} {common}".strip() for label, each in named.items()}
-    return found, overrides
+        named = listed if isinstance(listed, dict) else dict(zip(listed, listed, strict=True))
+        common = " ".join(map(shlex.quote, (*recipe.overrides, *own_overrides)))
+        models |= {label: f"{text} {common}".strip() for label, text in named.items()}
+    return models, overrides
 
 
 def load_recipes(entries: Mapping[str, str], overrides: Sequence[str] = ()) -> dict[str, Recipe]:
@@ -133,28 +133,28 @@ def load_recipes(entries: Mapping[str, str], overrides: Sequence[str] = ()) -> d
         InputError: There are fewer than two, or more than a figure can show; one is not for
             translation; or two differ in `EQUAL`.
     """
-    found = {}
+    loaded = {}
     for label, entry in entries.items():
-        name, *own = _split(entry)
-        found[label] = recipes.load(name, [*own, *overrides])
-    if len(found) < 2:
-        raise InputError("compare", got=f"{len(found)} recipe", expected="at least two")
-    if len(found) > len(LINE_STYLES):
+        name, *own_overrides = _split(entry)
+        loaded[label] = recipes.load(name, [*own_overrides, *overrides])
+    if len(loaded) < 2:
+        raise InputError("compare", got=f"{len(loaded)} recipe", expected="at least two")
+    if len(loaded) > len(LINE_STYLES):
         most = f"at most {len(LINE_STYLES)}, each with a line of its own in the figure"
-        raise InputError("compare", got=f"{len(found)} recipes", expected=most)
-    (first, base), *others = found.items()
-    for label, each in found.items():
-        if each.task != "translate":
-            raise InputError(label, got=f"task: {each.task}", expected="task: translate")
-    for label, each in others:
-        for key in recipes.changed(base, each):
+        raise InputError("compare", got=f"{len(loaded)} recipes", expected=most)
+    (first, base), *others = loaded.items()
+    for label, recipe in loaded.items():
+        if recipe.task != "translate":
+            raise InputError(label, got=f"task: {recipe.task}", expected="task: translate")
+    for label, recipe in others:
+        for key in recipes.changed(base, recipe):
             if any(key == same or key.startswith(f"{same}.") for same in EQUAL):
                 raise InputError(
                     f"{label}: {key} differs from that of {first}",
                     expected="the same data and budget for all",
                     fix=f"set it for all of them: {key}=…",
                 )
-    return found
+    return loaded
 
 
 def compare(
@@ -185,7 +185,7 @@ def compare(
         Model(name=label, recipe=f"{entries[label]} {typed}".strip(), folder=_folder(label))
         for label in chosen
     )
-    if len({each.folder for each in models}) < len(models):
+    if len({model.folder for model in models}) < len(models):
         raise InputError("compare", got="two models of one name", expected="a name for each")
     results: dict[str, Result] = {}
     if (folder / FILE).exists():
@@ -198,14 +198,14 @@ def compare(
     if len(results) < len(models):
         _check_tests(next(iter(chosen.values())).data)
     _write(folder, models, results)
-    for number, each in enumerate(models, 1):
-        if each.name in results:
+    for number, model in enumerate(models, 1):
+        if model.name in results:
             continue
-        on_status(f"{number} of {len(models)}: {each.name} ({each.recipe})")
-        run = folder / each.folder
+        on_status(f"{number} of {len(models)}: {model.name} ({model.recipe})")
+        run = folder / model.folder
         begun = (run / "checkpoints").is_dir()
-        pipeline = train(chosen[each.name], run, resume=begun, quiet=quiet, threads=threads)
-        results[each.name] = measure(pipeline, run)
+        pipeline = train(chosen[model.name], run, resume=begun, quiet=quiet, threads=threads)
+        results[model.name] = measure(pipeline, run)
         _write(folder, models, results)
     return Compared(folder, models, results)
 
@@ -245,7 +245,7 @@ def measure(pipeline: Pipeline, run: Path) -> Result:
         minutes=max(line["seconds"] for line in metrics if "seconds" in line) / 60,
         targets_per_second=speeds[len(speeds) // 2],
         sentences_per_second=len(pairs) / seconds,
-        bleu=score(hypotheses, [pair.references for pair in pairs]).bleu,
+        bleu=score_translations(hypotheses, [pair.references for pair in pairs]).bleu,
         by_length=bleu_by_length(pairs, hypotheses),
         curve=[
             (line["step"], line["validation_loss"]) for line in metrics if "validation_loss" in line
@@ -262,15 +262,15 @@ def bleu_by_length(
         For each group its most words, its number of sentences, and its BLEU.
     """
     groups: dict[int, list[int]] = {}
-    for place, pair in enumerate(pairs):
+    for index, pair in enumerate(pairs):
         most = -(-len(pair.source.split()) // BIN) * BIN
-        groups.setdefault(most, []).append(place)
-    found = []
-    for most, some in sorted(groups.items()):
-        references = [pairs[place].references for place in some]
-        bleu = score([hypotheses[place] for place in some], references).bleu
-        found.append((most, len(some), bleu))
-    return found
+        groups.setdefault(most, []).append(index)
+    rows = []
+    for most, indices in sorted(groups.items()):
+        references = [pairs[index].references for index in indices]
+        bleu = score_translations([hypotheses[index] for index in indices], references).bleu
+        rows.append((most, len(indices), bleu))
+    return rows
 
 
 def _split(entry: str) -> list[str]:

@@ -49,31 +49,31 @@ def evaluate(
             not at least 1.
     """
     recipe = pipeline.recipe
-    kind = TASKS[recipe.task].class_for(recipe.model)
-    if scoring.get("suggest") and "suggest" not in kind.scoring:
+    task_class = TASKS[recipe.task].class_for(recipe.model)
+    if scoring.get("suggest") and "suggest" not in task_class.scoring:
         raise InputError("--suggest", got=f"{pipeline}", expected="a model that generates text")
-    if not hasattr(kind, "report"):
+    if not hasattr(task_class, "report"):
         raise InputError(
             f"{pipeline.name} cannot be scored",
             got=f"a {pipeline.model.config.family} model for {recipe.task}",
             fix=f"it can {', '.join(pipeline.verbs)}",
         )
-    changes = {"beam": beam} if beam is not None and "beam" in kind.scoring else {}
+    changes = {"beam": beam} if beam is not None and "beam" in task_class.scoring else {}
     if out is not None:
         scoring["keep"] = partial(_keep, out)
-    how = Scoring(pipeline.decoding(**changes), **scoring)
+    options = Scoring(pipeline.decoding(**changes), **scoring)
     if sets is None:
-        how.on_progress(0.0, "reading the text")
+        options.on_progress(0.0, "reading the text")
         files = None if files is None else split_to_score(files)
         selection = Selection(split, files, model=pipeline.name, columns=columns)
         given = pipeline.task.example_sets(recipe, selection)
     else:
         given = {name: ExampleSet(examples) for name, examples in sets.items()}
-    own = sets is None and files is None
+    own_split = sets is None and files is None
     chosen = {name: _chosen(pipeline, examples, limit) for name, examples in given.items()}
-    examples = {name: chosen_set.examples for name, chosen_set in chosen.items()}
-    report: Report = pipeline.task.report(pipeline.model, examples, how)
-    notes = {name: _notes(pipeline, chosen_set, own=own) for name, chosen_set in chosen.items()}
+    examples = {name: scored.examples for name, scored in chosen.items()}
+    report: Report = pipeline.task.report(pipeline.model, examples, options)
+    notes = {name: _notes(pipeline, scored, own_split=own_split) for name, scored in chosen.items()}
     report = replace(report, notes=notes)
     if out is not None:
         _write(report, pipeline.name, out)
@@ -90,13 +90,13 @@ def _chosen(pipeline: Pipeline, given: ExampleSet, limit: int | None) -> Example
     return readable.reduced(task.limited(readable.examples, limit), reason, count - limit)
 
 
-def _notes(pipeline: Pipeline, scored: ExampleSet, *, own: bool) -> Notes:
+def _notes(pipeline: Pipeline, scored: ExampleSet, *, own_split: bool) -> Notes:
     """What one has to know about the scores of a set.
 
     Args:
         pipeline: The model.
         scored: The examples that were scored.
-        own: Whether they are a split of the model's own data.
+        own_split: Whether they are a split of the model's own data.
     """
     task, examples = pipeline.task, scored.examples
     return Notes(
@@ -105,7 +105,7 @@ def _notes(pipeline: Pipeline, scored: ExampleSet, *, own: bool) -> Notes:
         scored.left_out,
         task.truncated(pipeline.model, examples),
         pipeline.overlap(examples),
-        own=own,
+        own_split=own_split,
     )
 
 
@@ -135,5 +135,5 @@ def _write(report: Report, model: str, out: Path) -> None:
 
 def first_try(pipeline: Pipeline, run: str) -> str:
     """Example commands to try a new run with, ready to be copied."""
-    place = shlex.quote(run)
-    return f"regard {pipeline.task.suggested_command(pipeline.recipe, place)}   regard eval {place}"
+    command = pipeline.task.suggested_command(pipeline.recipe, shlex.quote(run))
+    return f"regard {command}   regard eval {shlex.quote(run)}"

@@ -60,23 +60,23 @@ def listed(name: str | None) -> tuple[str, list[dict[str, Any]]]:
     return listing(rows), rows
 
 
-def listing(found: Sequence[Mapping[str, Any]]) -> str:
+def listing(rows: Sequence[Mapping[str, Any]]) -> str:
     """Formats rows as text: tables of shipped models and scores, and one of a folder's models."""
     shelf = [["name", "kind", "size", "verbs"]]
     scores = [["name", "score", "measured on"]]
     runs = [["name", "kind", "last step", "best loss"]]
-    for each in found:
-        kind = each["kind"] + (f" ({each['model']})" if "model" in each else "")
-        if each["kind"] == SHIPPED:
-            size, verbs = in_megabytes(each["bytes"]), ", ".join(each["verbs"])
-            shelf.append([each["name"], kind, size, verbs])
-            if score := each["score"]:
-                scores.append([each["name"], "{name} {value:g}".format(**score), score["on"]])
+    for row in rows:
+        kind = row["kind"] + (f" ({row['model']})" if "model" in row else "")
+        if row["kind"] == SHIPPED:
+            size, verbs = in_megabytes(row["bytes"]), ", ".join(row["verbs"])
+            shelf.append([row["name"], kind, size, verbs])
+            if score := row["score"]:
+                scores.append([row["name"], "{name} {value:g}".format(**score), score["on"]])
         else:
-            numbers = (each.get(key) for key in ("step", "best_loss"))
+            numbers = (row.get(key) for key in ("step", "best_loss"))
             cells = ("-" if number is None else str(number) for number in numbers)
-            runs.append([each["name"], kind, *cells])
-    tables = ["\n".join(aligned(rows)) for rows in (shelf, scores, runs) if len(rows) > 1]
+            runs.append([row["name"], kind, *cells])
+    tables = ["\n".join(aligned(table)) for table in (shelf, scores, runs) if len(table) > 1]
     return "\n\n".join(tables)
 
 
@@ -91,7 +91,7 @@ def shelf_rows(names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
             continue
         model, verbs = "vectors", ["vectors"]
         if is_model(entry):
-            model, verbs = _described(entry)
+            model, verbs = _family_and_verbs(entry)
         yield {
             "name": name,
             "kind": SHIPPED,
@@ -102,7 +102,7 @@ def shelf_rows(names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         }
 
 
-def _described(entry: Traversable) -> tuple[str, list[str]]:
+def _family_and_verbs(entry: Traversable) -> tuple[str, list[str]]:
     """The family of a model in a checkpoint folder, and the commands that work with it."""
     with as_file(entry) as folder:
         recipe = recipes.load(folder / RECIPE)
@@ -134,12 +134,12 @@ def models_in(folder: Path) -> Iterator[dict[str, Any]]:
             fix=did_you_mean(nearest(str(folder), known), "regard ls"),
         )
     runs: set[Path] = set()
-    for place in sorted([folder, *folder.glob("*"), *folder.glob("*/*")]):
-        if runs & set(place.parents):  # inside a run: its checkpoints have no rows of their own
+    for path in sorted([folder, *folder.glob("*"), *folder.glob("*/*")]):
+        if runs & set(path.parents):  # inside a run: its checkpoints have no rows of their own
             continue
-        row = row_of(place)
+        row = row_of(path)
         if row is not None:
-            runs |= {place} if row["kind"] == RUN else set()
+            runs |= {path} if row["kind"] == RUN else set()
             yield row
 
 
@@ -184,7 +184,7 @@ def facts_of(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
         facts |= {"task": recipe.task, "model": recipe.model.family}
         layers = [f"{count} {stack} layers" for stack, count in recipe.model.stacks.items()]
         facts["sizes"] = ", ".join([*layers, recipe.model.summary])
-        facts["verbs"] = _described(newest[0])[1]
+        facts["verbs"] = _family_and_verbs(newest[0])[1]
     except InputError:  # word vectors, another library's model, or a damaged one
         pass
     card = folder / CARD

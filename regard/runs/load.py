@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
-from torch import Tensor
 
 from regard.checkpoint import run as checkpoint
 from regard.checkpoint.folder import (
@@ -23,8 +22,6 @@ from regard.checkpoint.folder import (
     SEEN,
     TOKENIZER,
     Snapshot,
-    check_outlines,
-    check_tensors,
 )
 from regard.config import input_error
 from regard.data.config import FileData, MixtureData, PartData, TextData
@@ -33,10 +30,8 @@ from regard.errors import InputError
 from regard.hub.config import ConfigFile
 from regard.inputs.text import Processor, Vocabulary
 from regard.models import parse_description, vocabularies_in
-from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
-from regard.models.load_weights import blank, load_weights
-from regard.models.meta_model import shapes
+from regard.models.load_weights import with_weights
 from regard.pipeline import PRECISIONS, Pipeline, no_tokenizer
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
@@ -48,7 +43,7 @@ _logger = logging.getLogger(__name__)
 
 
 def load(
-    place: str | Path,
+    model_name: str | Path,
     *,
     precision: str = "fp32",
     device: str | torch.device = "auto",
@@ -59,8 +54,8 @@ def load(
     """Loads a run (its best checkpoint, else its last), one checkpoint, or a model by its name.
 
     Args:
-        place: The folder; or a name: of a shipped model (`tiny/translate`), or in the Hugging Face
-            cache or on the hub (`gpt2`, `org/name`, `org/name@revision`).
+        model_name: A folder, or a name: of a shipped model (`tiny/translate`), or of one in the
+            Hugging Face cache or on the hub (`gpt2`, `org/name`, `org/name@revision`).
         precision: `fp32`, or `int8` for 8-bit matrices, which decode faster, on the CPU only.
         device: The device to compute on: `auto` (cuda if there is one, else the CPU), `cpu`,
             `cuda`, `cuda:1`, `mps`.
@@ -78,41 +73,42 @@ def load(
     if precision == "int8" and device == "auto":
         device = "cpu"
     runtime = runtime_on(device, dtype)  # an invalid device is refused before anything is read
-    with opened(place, download=download) as folder:
+    with opened(model_name, download=download) as folder:
         config = ConfigFile.of(folder)
         if config.theirs is not None:
-            pipeline = from_hub(folder, str(place), config.theirs, kind=kind)
-            _recommend_import(folder, place)
+            pipeline = from_hub(folder, str(model_name), config.theirs, kind=kind)
+            _recommend_import(folder, model_name)
         elif kind is not None:
             expected = "a Hugging Face folder, which can be read as another kind"
-            raise InputError(f"{place} as {kind}", got="a model of Regard", expected=expected)
+            raise InputError(f"{model_name} as {kind}", got="a model of Regard", expected=expected)
         else:
-            pipeline = _from_snapshot(checkpoint.read_chosen(folder, config.data), str(place))
+            pipeline = _from_snapshot(checkpoint.read_chosen(folder, config.data), str(model_name))
     runtime.move(pipeline.model)
     return pipeline.quantised() if precision == "int8" else pipeline
 
 
-def vocabulary(place: str | Path, *, download: bool = True) -> Vocabulary:
+def vocabulary(model_name: str | Path, *, download: bool = True) -> Vocabulary:
     """Loads the tokenizers of a model; no model is built and no weights are read.
 
     Args:
-        place: As for `load`, or a `tokenizer.json`.
+        model_name: As for `load`, or a `tokenizer.json`.
         download: As for `load`; weights are not downloaded.
 
     Example:
         >>> vocabulary("tiny/translate").tokens("The dog.")[1].token
         'dog'
     """
-    path = Path(place)
+    path = Path(model_name)
     if path.is_file() and not (path.name == TOKENIZER and (path.parent / MANIFEST).is_file()):
         from regard.inputs.text.published.hub import read_file
 
         return read_file(path)
-    with opened(path.parent if path.is_file() else place, "tokenizer", download=download) as folder:
-        found = _vocabulary_in(folder)
-    if found is None:
-        raise no_tokenizer(str(place))
-    return found
+    folder_or_name = path.parent if path.is_file() else model_name
+    with opened(folder_or_name, "tokenizer", download=download) as folder:
+        tokenizers = _vocabulary_in(folder)
+    if tokenizers is None:
+        raise no_tokenizer(str(model_name))
+    return tokenizers
 
 
 def _vocabulary_in(folder: Path) -> Vocabulary | None:
@@ -123,23 +119,23 @@ def _vocabulary_in(folder: Path) -> Vocabulary | None:
     ours = any((folder / name).exists() for name in (MANIFEST, CHECKPOINTS))
     if config.theirs is not None:
         return read_folder(folder, config.theirs)
-    if folder.is_dir() and not ours and not config.data and (found := read_folder(folder)):
-        return found
-    found = _stored_processor(checkpoint.read_chosen_tokenizer(folder, config.data))
-    if found is not None and not found.vocabulary_sizes:
+    if folder.is_dir() and not ours and not config.data and (tokenizers := read_folder(folder)):
+        return tokenizers
+    tokenizers = _stored_processor(checkpoint.read_chosen_tokenizer(folder, config.data))
+    if tokenizers is not None and not tokenizers.vocabulary_sizes:
         raise InputError(str(folder), got="a model of images", expected="one that reads text")
-    return found
+    return tokenizers
 
 
 def _stored_processor(text: str) -> Any:
     """The tokenizers or image reader in a checkpoint's `tokenizer.json`; None if it has none."""
     if text.startswith('{"words": ['):
         raise InputError("word vectors", got="no tokenizer", expected="a model that reads text",
-                         fix="regard vectors PLACE nearest WORD")  # fmt: skip
+                         fix="regard vectors MODEL nearest WORD")  # fmt: skip
     return None if text.strip() == "{}" else Processor.from_json(text)
 
 
-def _recommend_import(folder: Path, place: str | Path) -> None:
+def _recommend_import(folder: Path, model_name: str | Path) -> None:
     """Says that weights were read from a `.bin` file, and how to convert it."""
     from regard.hub.folder import pickled_weights
 
@@ -147,7 +143,7 @@ def _recommend_import(folder: Path, place: str | Path) -> None:
     if name is not None:
         _logger.warning(
             "%s: read as plain tensors, no code in it was run; "
-            "`regard import %s -o NEW` converts it", folder / name, place,
+            "`regard import %s -o NEW` converts it", folder / name, model_name,
         )  # fmt: skip
 
 
@@ -168,37 +164,24 @@ def from_hub(
         kind: As for `load`.
         normalisation: The `mean` or `std` of images, if not what the folder says.
     """
-    from regard.hub.exchange import check_vocabulary, recipe_of
-    from regard.hub.folder import describe_folder, read_model
-    from regard.inputs.text.published.hub import read_folder
+    from regard.hub.exchange import module_of, recipe_of
+    from regard.hub.folder import describe_folder
 
     described = describe_folder(folder, their, kind)
-    their = described.their
-    if CONFIGS[described.kind.family].reads == "images":
-        from regard.hub.images import read_reader
-
-        model = read_model(folder, described)
-        reader = read_reader(
-            folder, model.config, their, any_size=described.kind.any_size, given=normalisation
-        )
-        return Pipeline(model, reader, recipe_of(model.config, (), folder, their), name)
-    if normalisation:
-        raise InputError("--mean and --std", got="a model of texts", expected="a model of images")
-    vocabulary = read_folder(folder, their)  # first, so that its temporary memory is free again
-    model = read_model(folder, described)
-    if vocabulary is not None:
-        check_vocabulary(model, vocabulary, folder)
+    reads = CONFIGS[described.kind.family].reads
+    model, processor = module_of(reads).read(folder, described, normalisation)
     sizes = tuple(model.vocabularies().values())
-    return Pipeline(model, vocabulary, recipe_of(model.config, sizes, folder, their), name)
+    recipe = recipe_of(model.config, sizes, folder, described.their)
+    return Pipeline(model, processor, recipe, name)
 
 
-def outline(place: str) -> tuple[Recipe, tuple[int, ...]]:
+def outline(model_name: str) -> tuple[Recipe, tuple[int, ...]]:
     """The recipe of a model and the sizes of its vocabularies; nothing is built or downloaded.
 
     Args:
-        place: As for `load`.
+        model_name: As for `load`.
     """
-    with opened(place, "config", download=False) as path:
+    with opened(model_name, "config", download=False) as path:
         file = ConfigFile.of(path)
         if file.theirs is not None:
             from regard.hub.exchange import recipe_of
@@ -237,7 +220,7 @@ def import_model(
     from regard.hub.llama2c import read_llama2c
 
     path = Path(source)
-    given = {name: each for name, each in (("mean", mean), ("std", std)) if each is not None}
+    given = {key: value for key, value in (("mean", mean), ("std", std)) if value is not None}
     if not path.exists() and isinstance(source, str) and Repository.of(source) is not None:
         with opened(source) as folder:
             return from_hub(folder, source, kind=kind, normalisation=given)
@@ -298,14 +281,10 @@ def _check_file(source: Path) -> None:
 
 def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
     config, vocabularies = parse_description(snapshot.config)
-    check_weights(config, vocabularies, snapshot.weights, name)
-    model = blank(config, *vocabularies)
-    check_tensors(f"{name}: the weights", snapshot.weights, model.state_dict())
-    load_weights(model, snapshot.weights)
-    stored = _stored_processor(snapshot.tokenizer)
+    model = with_weights(config, vocabularies, snapshot.weights, name)
     recipe = recipe_of_run(snapshot.recipe, f"{name}/recipe.yaml")
     seen = Seen.from_bytes(snapshot.seen, f"{name}/{SEEN}") if snapshot.seen else None
-    return Pipeline(model, stored, recipe, name, seen)
+    return Pipeline(model, _stored_processor(snapshot.tokenizer), recipe, name, seen)
 
 
 def recipe_of_run(text: str, file: str) -> Recipe:
@@ -330,23 +309,3 @@ def _without_header(data: Any) -> Any:
     if isinstance(data, FileData | PartData | TextData) and "header" not in data.model_fields_set:
         return data.model_copy(update={"header": False})
     return data
-
-
-def check_weights(
-    config: ModelConfig, vocabularies: tuple[int, ...], weights: dict[str, Tensor], name: str
-) -> None:
-    """Compares names and shapes of weights with those of the config, before a model is built.
-
-    Args:
-        config: The model's config.
-        vocabularies: The sizes of its vocabularies.
-        weights: Tensors by name.
-        name: The checkpoint's name, for error messages.
-
-    Raises:
-        InputError: A tensor is missing, unknown, or of another shape.
-    """
-    what = f"{name}: the weights do not fit config.json"
-    wanted = shapes(config, vocabularies, len(weights), what)
-    found = {key: tensor.shape for key, tensor in weights.items()}
-    check_outlines(what, found, wanted, tuple)

@@ -1,10 +1,10 @@
 """Finds the folder of a model: as a path, on the shelf, in the Hugging Face cache, on the hub.
 
 In: the name of a model (`runs/mine`, `tiny/translate`, `gpt2`, `org/name@revision`). Out: a folder.
-The four places are searched in this order; "the shelf" is the models that ship with Regard. The
-cache is read directly from disk, without a network. The hub is asked last, only if
-`huggingface_hub` is installed, only for names that cannot be Regard's own, and only for weights in
-safetensors, JSON files and tokenizers. Repository and size are logged before a download.
+They are searched in this order; "the shelf" is the models that ship with Regard. The cache is read
+directly from disk, without a network. The hub is asked last, only if `huggingface_hub` is
+installed, only for names that cannot be Regard's own, and only for weights in safetensors, JSON
+files and tokenizers. Repository and size are logged before a download.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from regard.recipes.shelf import in_megabytes, shipped
 from regard.runtime.device import check_memory
 from regard.runtime.files import read_regular
 
+ModelName = str | Path
 Want = Literal["model", "tokenizer", "config"]
 """Which files of a model are needed; a cached model may have been downloaded in part."""
 
@@ -58,33 +59,35 @@ class UnknownModel(InputError):
 
 
 @contextmanager
-def opened(place: str | Path, want: Want = "model", *, download: bool = True) -> Iterator[Path]:
+def opened(model_name: ModelName, want: Want = "model", *, download: bool = True) -> Iterator[Path]:
     """Gives the folder, or the file, of a model for the body of a `with`.
 
     Args:
-        place: A path or the name of a shipped model; a string may also be a name on the hub.
+        model_name: A path or the name of a shipped model; a string may also be a name on the hub.
         want: Which files the folder must have.
         download: Whether to download from the hub.
 
     Raises:
         InputError: There is no such model.
     """
-    found = find(place, want, download=download)
-    if isinstance(found, Path):
-        yield found
+    folder = find(model_name, want, download=download)
+    if isinstance(folder, Path):
+        yield folder
     else:
-        with as_file(found) as folder:
-            yield folder
+        with as_file(folder) as path:
+            yield path
 
 
-def find(place: str | Path, want: Want = "model", *, download: bool = True) -> Path | Traversable:
+def find(
+    model_name: ModelName, want: Want = "model", *, download: bool = True
+) -> Path | Traversable:
     """Finds the folder of a model; arguments and errors as for `opened`."""
-    if os.path.exists(place):  # noqa: PTH110 (a name that no file can have is no error)
-        return Path(place)
-    name = str(place)
+    if os.path.exists(model_name):  # noqa: PTH110 (a name that no file can have is no error)
+        return Path(model_name)
+    name = str(model_name)
     if name in (models := shipped()):
         return models[name]
-    repo = None if isinstance(place, Path) else Repository.of(name)
+    repo = None if isinstance(model_name, Path) else Repository.of(name)
     if is_ours(name) or repo is None:
         raise _unknown(name)
     if (cached := _in_cache(repo, want)) is not None:
@@ -102,9 +105,9 @@ def shelf_of(name: str) -> list[str]:
     return [known for known in shipped() if known.startswith(f"{name.rstrip('/')}/")]
 
 
-def is_cached(place: str) -> bool:
+def is_cached(model_name: str) -> bool:
     """Whether a name is that of a model in the Hugging Face cache; its weights are not read."""
-    repo = None if is_ours(place) else Repository.of(place)
+    repo = None if is_ours(model_name) else Repository.of(model_name)
     return repo is not None and _in_cache(repo, "config") is not None
 
 
@@ -117,7 +120,7 @@ def is_ours(name: str) -> bool:
         >>> is_ours("tiny/translat"), is_ours("gpt2")
         (True, False)
     """
-    known = {each.partition("/")[0] for each in (*shipped(), *recipes.shipped())}
+    known = {shipped_name.partition("/")[0] for shipped_name in (*shipped(), *recipes.shipped())}
     return name.partition("/")[0] in SHELVES | known
 
 
@@ -138,13 +141,13 @@ class Repository:
             Repository(name='openai-community/gpt2', revision='main')
             >>> Repository.of("../gpt2")
         """
-        found = _NAME.fullmatch(text)
-        if found is None or ".." in text or "--" in text or "//" in text:
+        match = _NAME.fullmatch(text)
+        if match is None or ".." in text or "--" in text or "//" in text:
             return None
         name = text.partition("@")[0]
         if len(name) > 96 or Path(name).suffix.lower() in FILE_ENDINGS:
             return None
-        return cls(name, found["revision"])
+        return cls(name, match["revision"])
 
     def __str__(self) -> str:
         return self.name if self.revision is None else f"{self.name}@{self.revision}"
@@ -153,7 +156,7 @@ class Repository:
         """All names that the cache may have it under, with and without organisation."""
         organisation, _, name = self.name.rpartition("/")
         if not organisation:
-            return [name, *(f"{each}/{name}" for each in ORGANISATIONS)]
+            return [name, *(f"{prefix}/{name}" for prefix in ORGANISATIONS)]
         return [self.name, *([name] if organisation in ORGANISATIONS else [])]
 
 
@@ -178,8 +181,8 @@ def offline() -> bool:
 
 def _in_cache(repo: Repository, want: Want) -> Path | None:
     """The first snapshot in the cache that has all wanted files; None if there is none."""
-    found = (_snapshot(folder, repo.revision) for folder in _repositories(repo))
-    return next((one for one in found if one is not None and _has(one, want)), None)
+    snapshots = (_snapshot(folder, repo.revision) for folder in _repositories(repo))
+    return next((path for path in snapshots if path is not None and _has(path, want)), None)
 
 
 def _repositories(repo: Repository) -> list[Path]:
@@ -203,7 +206,7 @@ def _snapshot(folder: Path, revision: str | None) -> Path | None:
     known = _snapshots(folder)
     if revision is not None:
         known = [
-            one for one in known if _SHORT.fullmatch(revision) and one.name.startswith(revision)
+            path for path in known if _SHORT.fullmatch(revision) and path.name.startswith(revision)
         ]
     return known[0] if len(known) == 1 else None
 
@@ -214,7 +217,7 @@ def _snapshots(folder: Path) -> list[Path]:
         listed = sorted((folder / "snapshots").iterdir())
     except OSError:  # there are none, or reading is not permitted
         return []
-    return [one for one in listed if _COMMIT.fullmatch(one.name) and one.is_dir()]
+    return [path for path in listed if _COMMIT.fullmatch(path.name) and path.is_dir()]
 
 
 def _has(folder: Path, want: Want) -> bool:
@@ -280,7 +283,7 @@ def _chosen(repo: Repository, sizes: dict[str, int], want: Want) -> list[str]:
     """
     top = sorted(name for name in sizes if re.fullmatch(r"\w[\w.+-]*", name, re.A))
     chosen = [name for name in top
-              if any(fnmatchcase(name, each) for each in (*TOKENIZERS, "*.json"))]  # fmt: skip
+              if any(fnmatchcase(name, kind) for kind in (*TOKENIZERS, "*.json"))]  # fmt: skip
     if want == "model":
         from regard.hub.folder import INDEX, WEIGHTS
 
@@ -316,10 +319,10 @@ def _unknown(name: str) -> InputError:
     if is_ours(name) and near:
         fix = did_you_mean(near[:NEAREST], LIST)
         return UnknownModel(f"no folder {name}, and no such shipped model", fix=fix)
-    return UnknownModel(f"no folder {name}", fix=f"name {_places(name)}")
+    return UnknownModel(f"no folder {name}", fix=f"name {_advice(name)}")
 
 
-def _places(name: str) -> str:
+def _advice(name: str) -> str:
     """Advice on what can be named instead, similar shipped models first if there are any."""
     near = nearest(name, shipped())
     meant = f"{' or '.join(near)} (did you mean that?), or " if near else ""
@@ -329,8 +332,8 @@ def _places(name: str) -> str:
 def _not_cached(repo: Repository, want: Want, reason: str) -> InputError:
     """The error for a name that is not in the cache, with the reason why the hub is not asked."""
     what = f"no folder {repo}, no such shipped model, nor one in the Hugging Face cache {cache()}"
-    parts = [one for folder in _repositories(repo) for one in _snapshots(folder)]
-    whole = [one for one in parts if _has(one, want)]
+    parts = [path for folder in _repositories(repo) for path in _snapshots(folder)]
+    whole = [path for path in parts if _has(path, want)]
     near = [folder.name.removeprefix("models--").replace("--", "/", 1)
             for folder in sorted(cache().glob(f"models--*--{repo.name}"))]  # fmt: skip
     if parts:
@@ -344,7 +347,7 @@ def _not_cached(repo: Repository, want: Want, reason: str) -> InputError:
         return InputError(what, fix=f"a complete one is there: {repo.name}@{whole[-1].name[:12]}")
     if near and not parts:
         return InputError(what, fix=f"the cache has {', '.join(near)}: did you mean {near[0]}?")
-    return UnknownModel(what, fix=f"{reason}; or name {_places(repo.name)}")
+    return UnknownModel(what, fix=f"{reason}; or name {_advice(repo.name)}")
 
 
 def _refused(repo: Repository, error: Exception) -> InputError:
@@ -353,6 +356,6 @@ def _refused(repo: Repository, error: Exception) -> InputError:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "RepositoryNotFoundError" in kinds and "GatedRepoError" not in kinds:
         what = f"no folder {repo}, no such shipped model, nor one in the cache or on the hub"
-        return UnknownModel(what, fix=f"name {_places(repo.name)}, or a repository of the hub")
+        return UnknownModel(what, fix=f"name {_advice(repo.name)}, or a repository of the hub")
     what = f"no folder {repo}, no such shipped model, nor one in the cache; the Hugging Face hub"
-    return InputError(what, got=problem, fix=f"try again later, or name {_places(repo.name)}")
+    return InputError(what, got=problem, fix=f"try again later, or name {_advice(repo.name)}")

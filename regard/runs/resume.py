@@ -89,8 +89,8 @@ def _is_run(folder: Path) -> bool:
     return recipes.is_resolved(recipe, form)
 
 
-def _same(one: str, other: str) -> bool:
-    return Path(one).resolve() == Path(other).resolve()
+def _same(first: str, second: str) -> bool:
+    return Path(first).resolve() == Path(second).resolve()
 
 
 def _command(run: str) -> str:

@@ -23,11 +23,12 @@ from regard.inputs.text import Vocabulary
 from regard.layers import freezing
 from regard.models import Model, parse_description
 from regard.models.config import ModelConfig
+from regard.models.load_weights import check_weights
 from regard.recipes.overrides import MAY_DIFFER
 from regard.recipes.recipe import Recipe
-from regard.runs.load import check_weights, load, outline, recipe_of_run
+from regard.runs.load import load, outline, recipe_of_run
 from regard.runs.locate import UnknownModel
-from regard.tasks.labelled_task import NAMES, is_labelled, with_task_head
+from regard.tasks.labelled_task import LABEL_KEYS, is_labelled, with_task_head
 from regard.tasks.specs import TASKS
 from regard.train.config import Freeze
 
@@ -100,18 +101,20 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> RunStart:
         old = recipe_of_run(snapshot.recipe, "recipe.yaml")
         config, sizes = parse_description(snapshot.config)
         check_weights(config, sizes, snapshot.weights, f"checkpoint {folder_name(snapshot.step)}")
-        return RunStart(continued(recipe, old), Vocabulary.from_json(snapshot.tokenizer), sizes)
+        return RunStart(
+            with_model_of_run(recipe, old), Vocabulary.from_json(snapshot.tokenizer), sizes
+        )
     if recipe.start is None:
         return RunStart(recipe)
     with torch.random.fork_rng(devices=[]), _advice_without_model(recipe):
         # Loading must not change how a new head is drawn.
-        found = load(recipe.start.folder, device="cpu", download=False)
+        pretrained = load(recipe.start.folder, device="cpu", download=False)
     return RunStart(
-        settled(recipe, found.recipe),
-        found.processor,
-        tuple(found.model.vocabularies().values()),
-        found.model.config,
-        found.model.state_dict(),
+        with_pretrained_model(recipe, pretrained.recipe),
+        pretrained.processor,
+        tuple(pretrained.model.vocabularies().values()),
+        pretrained.model.config,
+        pretrained.model.state_dict(),
     )
 
 
@@ -127,7 +130,7 @@ def _advice_without_model(recipe: Recipe) -> Iterator[None]:
         raise InputError(f"start.folder: {error.what}", fix=fix) from None
 
 
-def outlined(recipe: Recipe) -> tuple[Recipe, tuple[int, ...]]:
+def outline_of_start(recipe: Recipe) -> tuple[Recipe, tuple[int, ...]]:
     """The recipe as `begin` completes it and the vocabulary sizes, without loading weights.
 
     Args:
@@ -137,10 +140,10 @@ def outlined(recipe: Recipe) -> tuple[Recipe, tuple[int, ...]]:
         return recipe, ()
     with _advice_without_model(recipe):
         base, sizes = outline(recipe.start.folder)
-    return settled(recipe, base), sizes
+    return with_pretrained_model(recipe, base), sizes
 
 
-def settled(recipe: Recipe, base: Recipe) -> Recipe:
+def with_pretrained_model(recipe: Recipe, base: Recipe) -> Recipe:
     """Completes a recipe with the model and tokens of the folder that it starts from.
 
     Args:
@@ -159,7 +162,7 @@ def settled(recipe: Recipe, base: Recipe) -> Recipe:
                 got=getattr(recipe.tokens, key),
                 expected=f"none: the tokenizer is that of {recipe.start.folder}",
             )
-    model = _started(recipe, base.model, recipe.start.folder)
+    model = _pretrained_config(recipe, base.model, recipe.start.folder)
     try:
         return Recipe.model_validate({**dict(recipe), "model": model, "tokens": base.tokens})
     except ValidationError as error:
@@ -167,7 +170,7 @@ def settled(recipe: Recipe, base: Recipe) -> Recipe:
         raise InputError(f"start.folder {recipe.start.folder}", got=problem) from None
 
 
-def continued(recipe: Recipe, old: Recipe) -> Recipe:
+def with_model_of_run(recipe: Recipe, old: Recipe) -> Recipe:
     """Completes a recipe with the model, tokens, classes and tags of the run that is resumed.
 
     Args:
@@ -177,7 +180,7 @@ def continued(recipe: Recipe, old: Recipe) -> Recipe:
     task_class = TASKS[recipe.task].class_for(recipe.model)
     model = task_class.complete_config(recipe.task, recipe.model, old.model)
     changes: dict[str, Any] = {"model": model, "data": _with_header_of(old.data, recipe.data)}
-    return settled(recipe.model_copy(update=changes), old)
+    return with_pretrained_model(recipe.model_copy(update=changes), old)
 
 
 def _with_header_of(old: Any, data: Any) -> Any:
@@ -192,7 +195,7 @@ def _with_header_of(old: Any, data: Any) -> Any:
     return data
 
 
-def _started(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
+def _pretrained_config(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
     """The config of the folder's model with the recipe's changes and the head for its task."""
     decided = {*DECIDED, *recipe.model.HEADS} - MAY_DIFFER
     chosen = recipe.model.model_fields_set - decided
@@ -217,7 +220,7 @@ def _started(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
             expected="an encoder: BERT, RoBERTa, DistilBERT",
         )
     # Names of classes or tags come from the recipe, else from the data.
-    values |= {key: () for key in NAMES if key in base.HEADS}
+    values |= {key: () for key in LABEL_KEYS if key in base.HEADS}
     if "pooling_layer" in values:  # it belongs to a task of the pretraining
         values["pooling_layer"] = False
     return with_task_head(recipe.task, type(base).model_validate(values | given))

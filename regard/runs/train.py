@@ -31,7 +31,7 @@ from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runs.load import load, recipe_of_run
 from regard.runs.resume import recipe_and_run
-from regard.runs.start import begin, continued
+from regard.runs.start import begin, with_model_of_run
 from regard.runtime.cores import torch_threads
 from regard.runtime.device import MOST_THREADS, Runtime, check_memory, setup
 from regard.runtime.files import write_file
@@ -91,8 +91,8 @@ def train(
         check_device(device)
         form = recipes.load_form(VECTORS, recipe, flatten(overrides))
         used = setup(threads, form.seed, quiet=quiet).threads
-        found: Any = train_vectors(form, out, resume=resume, quiet=quiet, threads=used)
-        return found
+        vectors: Any = train_vectors(form, out, resume=resume, quiet=quiet, threads=used)
+        return vectors
     with first_process_reports():
         if not isinstance(recipe, Recipe):
             recipe = recipes.load(recipe, flatten(overrides))
@@ -136,20 +136,20 @@ def _train_in(
         keep_threads: Whether to keep the number of threads even if the run began with another.
     """
     with RunLock(run) if ranks.first else nullcontext():
-        start = None
+        snapshot = None
         if ranks.first:  # it holds the lock, and looks before the others do
-            start = _where_to_start(run, recipe, resume=resume)
+            snapshot = _where_to_start(run, recipe, resume=resume)
         ranks.wait()
         if not ranks.first and resume:
-            start = _where_to_start(run, recipe, resume=resume)
-        count = runtime.threads if keep_threads else _threads_of(start, runtime.threads)
+            snapshot = _where_to_start(run, recipe, resume=resume)
+        count = runtime.threads if keep_threads else _threads_of(snapshot, runtime.threads)
         with torch_threads(count):
-            _run(recipe, run, start, replace(runtime, threads=count), ranks, watch)
+            _run(recipe, run, snapshot, replace(runtime, threads=count), ranks, watch)
 
 
-def _threads_of(start: Snapshot | None, used: int) -> int:
+def _threads_of(snapshot: Snapshot | None, used: int) -> int:
     """The number of threads when the run began; for a new run, the number `used` now."""
-    began = None if start is None else read_count(start.training, "threads", MOST_THREADS)
+    began = None if snapshot is None else read_count(snapshot.training, "threads", MOST_THREADS)
     if began is None or began == used:
         return used
     _logger.warning("threads: %d, as when the run began, not %d; --threads changes it", began, used)
@@ -175,21 +175,31 @@ def flatten(overrides: dict[str, Any]) -> list[str]:
 def _run(
     recipe: Recipe,
     run: Path | None,
-    start: Snapshot | None,
+    snapshot: Snapshot | None,
     runtime: Runtime,
     ranks: Ranks,
     watch: Watch | None,
 ) -> Pipeline:
+    """Prepares data, vocabulary and model, trains, and returns the pipeline.
+
+    Args:
+        recipe: The run's recipe.
+        run: The run's folder; None keeps nothing on disk.
+        snapshot: The checkpoint to resume from; None for a new run.
+        runtime: Device, dtype and threads.
+        ranks: The processes.
+        watch: As for `train`.
+    """
     if run is None and recipe.train.average > 1:
         _logger.warning("train.average needs a folder for the run: without one nothing is averaged")
-    beginning = begin(recipe, start)
-    known = beginning.vocabularies or (1,) * len(beginning.recipe.model.VOCABULARIES)
-    _check_memory(beginning.recipe, known)  # before the data is prepared, which can take minutes
-    if start is None and ranks.first and (line := summary(recipe.data, recipe.task)):
+    start = begin(recipe, snapshot)
+    known = start.vocabularies or (1,) * len(start.recipe.model.VOCABULARIES)
+    _check_memory(start.recipe, known)  # before the data is prepared, which can take minutes
+    if snapshot is None and ranks.first and (line := summary(recipe.data, recipe.task)):
         _logger.warning("data: %s", line)
-    task_class = TASKS[recipe.task].class_for(beginning.recipe.model)
-    prepared = task_class.prepare(beginning.recipe, beginning.vocabulary)
-    recipe, vocabulary = beginning.recipe, prepared.vocabulary
+    task_class = TASKS[recipe.task].class_for(start.recipe.model)
+    prepared = task_class.prepare(start.recipe, start.vocabulary)
+    recipe, vocabulary = start.recipe, prepared.vocabulary
     if prepared.model is not None:  # the data decides some of the config: the names of classes
         recipe = recipe.model_copy(update={"model": prepared.model})
     threads = runtime.threads * ranks.world  # a resumed run may have another number of processes
@@ -198,17 +208,17 @@ def _run(
     facts = {"threads": threads, "torch": str(torch.__version__), "data": checksums}
     if runtime.dtype != "fp32":
         facts["dtype"] = runtime.dtype
-    if start is not None:
-        _compare(facts, start)
-        _check_config(recipe, start)
+    if snapshot is not None:
+        _compare(facts, snapshot)
+        _check_config(recipe, snapshot)
     sizes = vocabulary.vocabulary_sizes[: len(recipe.model.VOCABULARIES)]
-    vocabularies = beginning.vocabularies or sizes
+    vocabularies = start.vocabularies or sizes
     _check_memory(recipe, vocabularies)
     model = build(recipe.model, *vocabularies)
-    beginning.prepare(model)
+    start.prepare(model)
     runtime.move(model)
     ranks.check_alike("the data", f"{facts['data']} {vocabulary.to_json()}")
-    seen = _seen(prepared, start)
+    seen = _seen(prepared, snapshot)
     pipeline = Pipeline(model, vocabulary, recipe, "model" if run is None else run.name, seen)
     if run is not None and ranks.first:
         write_file(run / "recipe.yaml", recipes.dump(recipe).encode())
@@ -229,16 +239,16 @@ def _run(
         seed=recipe.seed,
         ranks=ranks,
     )
-    place = Trainer(job, start).run()
-    if start is not None and place.step == start.step:
-        _logger.warning("the run was complete at step %d; nothing was left to do", place.step)
+    state = Trainer(job, snapshot).run()
+    if snapshot is not None and state.step == snapshot.step:
+        _logger.warning("the run was complete at step %d; nothing was left to do", state.step)
     return pipeline
 
 
-def _seen(prepared: Prepared, start: Snapshot | None) -> Seen | None:
+def _seen(prepared: Prepared, snapshot: Snapshot | None) -> Seen | None:
     """The record of the training examples; a resumed run keeps that of its checkpoint."""
-    if start is not None and start.seen:
-        return Seen.from_bytes(start.seen, f"{folder_name(start.step)}/{SEEN}")
+    if snapshot is not None and snapshot.seen:
+        return Seen.from_bytes(snapshot.seen, f"{folder_name(snapshot.step)}/{SEEN}")
     return prepared.seen
 
 
@@ -248,21 +258,21 @@ def _teacher(recipe: Recipe, task: Any, runtime: Runtime) -> Teacher | None:
     Raises:
         InputError: The task or the teacher does not classify images, or the classes differ.
     """
-    place, settings = recipe.train.teacher, recipe.train
-    if place is None:
+    model_name, settings = recipe.train.teacher, recipe.train
+    if model_name is None:
         return None
     expected = "a classifier of images"
     if not hasattr(task, "learn_from"):
         got = f"task {recipe.task} with a {recipe.model.family} model to be taught"
         raise InputError("train.teacher", got=got, expected=expected)
     with torch.random.fork_rng(devices=[]):  # loading must not change how the model is drawn
-        found = load(place, device="cpu", download=False)
-    if not found.reads_images or not found.model.config.classes:
-        raise InputError(f"train.teacher {place}", got=str(found), expected=expected)
-    runtime.move(found.model)
+        pipeline = load(model_name, device="cpu", download=False)
+    if not pipeline.reads_images or not pipeline.model.config.classes:
+        raise InputError(f"train.teacher {model_name}", got=str(pipeline), expected=expected)
+    runtime.move(pipeline.model)
     teacher = Teacher(
-        found.model,
-        found.processor.source,
+        pipeline.model,
+        pipeline.processor.source,
         distillation=settings.distillation,
         weight=settings.teacher_weight,
         temperature=settings.temperature,
@@ -284,7 +294,7 @@ def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | No
 
     def changed_keys(text: str, file: str) -> list[str]:
         old = recipe_of_run(text, file)
-        changed = recipes.changed(old, continued(recipe, old))
+        changed = recipes.changed(old, with_model_of_run(recipe, old))
         return [key for key in changed if key not in MAY_CHANGE and not key.startswith("decode.")]
 
     return checkpoint.to_resume(run, changed_keys)
@@ -300,31 +310,31 @@ class _Facts(Config):
     dtype: str = "fp32"
 
 
-def _facts(start: Snapshot) -> dict[str, Any]:
+def _facts(snapshot: Snapshot) -> dict[str, Any]:
     """Reads and validates the values of a checkpoint's `training.json` beside "place"."""
-    found = {key: value for key, value in start.training.items() if key != "place"}
-    what = f"{folder_name(start.step)}/{TRAINING}"
-    return checked(TypeAdapter(_Facts), found, what).model_dump()
+    facts = {key: value for key, value in snapshot.training.items() if key != "place"}
+    what = f"{folder_name(snapshot.step)}/{TRAINING}"
+    return checked(TypeAdapter(_Facts), facts, what).model_dump()
 
 
-def _check_config(recipe: Recipe, start: Snapshot) -> None:
+def _check_config(recipe: Recipe, snapshot: Snapshot) -> None:
     """Refuses a checkpoint whose `config.json` describes another model than its recipe."""
-    if parse_description(start.config)[0] != recipe.model:
+    if parse_description(snapshot.config)[0] != recipe.model:
         raise InputError(
-            f"checkpoint {folder_name(start.step)}: {CONFIG}",
+            f"checkpoint {folder_name(snapshot.step)}: {CONFIG}",
             got="another model than that of recipe.yaml",
             expected="the same",
             fix="take the two from one copy of the checkpoint",
         )
 
 
-def _compare(facts: dict[str, Any], start: Snapshot) -> None:
+def _compare(facts: dict[str, Any], snapshot: Snapshot) -> None:
     """Compares a resumed run's data, threads and PyTorch version with those when it began.
 
     Other data is refused. Other threads or another version only cause a warning, since they change
     no more than the last bits of the weights.
     """
-    before = _facts(start)
+    before = _facts(snapshot)
     if before["data"] != facts["data"]:
         names = sorted(set(before["data"].items()) ^ set(facts["data"].items()))
         raise InputError(

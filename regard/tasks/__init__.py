@@ -4,28 +4,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import lazy_getattr
+from regard.runtime.lazy import homes_of, lazy_getattr
 
 if TYPE_CHECKING:
     from regard.tasks.answer import Answer as Answer
     from regard.tasks.classify import Classify as Classify
     from regard.tasks.fill import Fill as Fill
+    from regard.tasks.fill import max_text_tokens as max_text_tokens
+    from regard.tasks.fill import symbols_of as symbols_of
     from regard.tasks.generate import Generate as Generate
+    from regard.tasks.generate import Suggestion as Suggestion
+    from regard.tasks.labelled_task import ReadingOptions as ReadingOptions
+    from regard.tasks.labelled_task import with_task_head as with_task_head
+    from regard.tasks.measures.bleu import score_translations as score_translations
+    from regard.tasks.measures.translation import pronoun_accuracy as pronoun_accuracy
     from regard.tasks.restore import Restore as Restore
     from regard.tasks.specs import TASKS as TASKS
     from regard.tasks.tag import Tag as Tag
+    from regard.tasks.trace import Trace as Trace
     from regard.tasks.translate import Translate as Translate
 
-_HOMES = {
-    "Answer": "answer",
-    "Classify": "classify",
-    "Fill": "fill",
-    "Generate": "generate",
-    "Restore": "restore",
-    "TASKS": "specs",
-    "Tag": "tag",
-    "Translate": "translate",
-}
-__getattr__ = lazy_getattr(
-    __name__, {name: f"regard.tasks.{home}" for name, home in _HOMES.items()}
+_HOMES = homes_of(
+    {
+        "regard.tasks.answer": "Answer",
+        "regard.tasks.classify": "Classify",
+        "regard.tasks.fill": "Fill max_text_tokens symbols_of",
+        "regard.tasks.generate": "Generate Suggestion",
+        "regard.tasks.labelled_task": "ReadingOptions with_task_head",
+        "regard.tasks.measures.bleu": "score_translations",
+        "regard.tasks.measures.translation": "pronoun_accuracy",
+        "regard.tasks.restore": "Restore",
+        "regard.tasks.specs": "TASKS",
+        "regard.tasks.tag": "Tag",
+        "regard.tasks.trace": "Trace",
+        "regard.tasks.translate": "Translate",
+    }
 )
+__all__ = [*_HOMES]
+if not TYPE_CHECKING:  # else every name would pass the type checker
+    __getattr__ = lazy_getattr(__name__, _HOMES)

@@ -98,7 +98,7 @@ class Answer(LabelledTask[Question]):
     def _space(self, longest: int) -> int:
         """The maximal number of tokens of a question and a window together.
 
-        A question may take up half of it.
+        A question may have half of them.
         """
         return self.max_row_tokens(longest) - len(self.tokenizer.template([], []))
 
@@ -222,9 +222,9 @@ class Answer(LabelledTask[Question]):
             for question, context in zip(encoded, contexts, strict=True)
         ]
         windows = self._windows(model, [question.values for question in encoded], examples)
-        none = self.options.unanswerable if unanswerable is None else unanswerable
+        unanswerable = self.options.unanswerable if unanswerable is None else unanswerable
         return [
-            _best(example.context, *parts, top, unanswerable=none)
+            _best(example.context, *parts, top, unanswerable=unanswerable)
             for example, parts in zip(examples, windows, strict=True)
         ]
 
@@ -239,9 +239,9 @@ class Answer(LabelledTask[Question]):
         for part, logits in windows:
             targets = torch.tensor(part.row.targets)
             total += float(F.cross_entropy(logits.T, targets, reduction="sum"))
-        texts, none = [], self.options.unanswerable
+        texts, unanswerable = [], self.options.unanswerable
         for example, parts in zip(examples, read, strict=True):
-            [best] = _best(example.context, *parts, 1, unanswerable=none)
+            [best] = _best(example.context, *parts, 1, unanswerable=unanswerable)
             texts.append(best.text)
         accepted = [[answer.text for answer in example.answers] for example in examples]
         scores = answer_scores(texts, accepted)
@@ -273,9 +273,9 @@ def _best(
     """The most probable answers over all windows.
 
     The score of a span is the sum of its start logit and its end logit (section 4.2 of BERT). Each
-    token belongs to one window (`Window.own`); a span is scored in the window of its first token.
-    The score of "no answer" is the sum of the two logits at a window's first token, and of all
-    windows the lowest one counts.
+    token belongs to one window (`Window.own_tokens`); a span is scored in the window of its first
+    token. The score of "no answer" is the sum of the two logits at a window's first token, and of
+    all windows the lowest one counts.
 
     Args:
         context: The text.
@@ -285,37 +285,37 @@ def _best(
         count: The number of answers.
         unanswerable: Whether "no answer" is a possible answer.
     """
-    scores, places = [], []
-    for part, each in zip(parts, logits, strict=True):
+    window_scores, window_spans = [], []
+    for part, window_logits in zip(parts, logits, strict=True):
         start, stop = part.window.start, part.window.stop
-        inside = each[part.before : part.before + stop - start]  # (tokens, first or last)
+        inside = window_logits[part.before : part.before + stop - start]  # (tokens, first or last)
         tokens = torch.arange(start, stop)
-        own = (tokens >= part.window.own.start) & (tokens < part.window.own.stop)
-        seen = torch.tensor([first < last for first, last in spans[start:stop]], dtype=torch.bool)
-        pairs = inside[:, :1] + inside[:, 1]  # (first, last)
+        is_own = (tokens >= part.window.own_tokens.start) & (tokens < part.window.own_tokens.stop)
+        is_text = torch.tensor([begin < end for begin, end in spans[start:stop]], dtype=torch.bool)
+        sums = inside[:, :1] + inside[:, 1]  # (first, last)
         length = tokens - tokens[:, None]
-        allowed = (length >= 0) & (length < LONGEST_ANSWER) & (own & seen)[:, None] & seen
+        allowed = (length >= 0) & (length < LONGEST_ANSWER) & (is_own & is_text)[:, None] & is_text
         firsts, lasts = allowed.nonzero(as_tuple=True)
-        scores.append(pairs[firsts, lasts])
-        places.append(torch.stack([firsts, lasts], 1) + start)
-    score, place = torch.cat(scores), torch.cat(places)  # (spans,), (spans, 2)
-    nothing = min(float(each[NO_ANSWER_TOKEN].sum()) for each in logits)
-    whole = torch.cat([score, torch.tensor([nothing])]) if unanswerable else score
-    if not len(whole):
+        window_scores.append(sums[firsts, lasts])
+        window_spans.append(torch.stack([firsts, lasts], 1) + start)
+    scores, token_spans = torch.cat(window_scores), torch.cat(window_spans)  # (spans,), (spans, 2)
+    no_answer = min(float(window_logits[NO_ANSWER_TOKEN].sum()) for window_logits in logits)
+    choices = torch.cat([scores, torch.tensor([no_answer])]) if unanswerable else scores
+    if not len(choices):
         return [FoundAnswer("", 0, 0, 0.0)]
-    chances = whole.softmax(0)
-    found: dict[Span, FoundAnswer] = {}
-    for number in chances.sort(descending=True, stable=True).indices.tolist():
+    probabilities = choices.softmax(0)
+    answers: dict[Span, FoundAnswer] = {}
+    for index in probabilities.sort(descending=True, stable=True).indices.tolist():
         start, end = 0, 0
-        if number < len(score):
-            first, last = place[number].tolist()
+        if index < len(scores):
+            first, last = token_spans[index].tolist()
             start, end = _whole_words(context, spans[first][0], spans[last][1])
-        answer = FoundAnswer(context[start:end], start, end, float(chances[number]))
+        answer = FoundAnswer(context[start:end], start, end, float(probabilities[index]))
         # Two token spans may extend to the same whole words: the more probable one counts.
-        found.setdefault((start, end), answer)
-        if len(found) == count:
+        answers.setdefault((start, end), answer)
+        if len(answers) == count:
             break
-    return list(found.values())
+    return list(answers.values())
 
 
 def _whole_words(context: str, start: int, end: int) -> Span:

@@ -103,7 +103,14 @@ def loss_unit(target: str) -> str:
 
 
 class BaseTask:
-    """The base class of all tasks, with defaults for what most of them share."""
+    """The base class of all tasks, with defaults for what most of them share.
+
+    Args:
+        vocabulary: The readers of the model.
+        train: Training examples; None if nothing is to be trained.
+        valid: Validation examples.
+        smoothing: Label smoothing ε in training.
+    """
 
     noun: ClassVar[str] = "examples"
     """The noun for the examples of a batch, in the log of a bad batch."""
@@ -122,13 +129,23 @@ class BaseTask:
     """Whether the loss couples the examples of a batch, so that a batch must not be split."""
     least: int = 1
     """The fewest targets that a part of a batch must have."""
+    symbols_around: ClassVar[int] = 4
+    """A piece of text on which heads are measured leaves room for this many special tokens."""
     takes_ids: ClassVar[bool] = False
     """Whether the task works without a vocabulary on inputs that are token ids."""
     scoring: ClassVar[frozenset[str]] = frozenset()
     """The options of `Scoring` that apply to this task."""
 
-    def __init__(self, vocabulary: Any) -> None:
+    def __init__(
+        self, vocabulary: Any, train: Any = None, valid: Any = None, *, smoothing: float = 0.0
+    ) -> None:
         self.vocabulary: Vocabulary = vocabulary
+        self.train, self.valid, self.smoothing = train, valid, smoothing
+
+    @property
+    def begins(self) -> bool:
+        """Whether documents start with the begin symbol, so that their first token is a target."""
+        return False
 
     @property
     def reader(self) -> Any:
@@ -181,10 +198,10 @@ class BaseTask:
         """The ids of special tokens that are never generated."""
         return ()
 
-    def suggested_command(self, settings: Settings, place: str) -> str:
-        """A command to suggest after training, for the model at the path `place`."""
+    def suggested_command(self, settings: Settings, model_name: str) -> str:
+        """A command to suggest after training, for the model of this name or folder."""
         del settings
-        return self.example_command.format(place)
+        return self.example_command.format(model_name)
 
     def examples(self, settings: Settings, selection: Selection) -> Mapping[str, Any]:
         """The selected sets of examples, by name."""
@@ -192,8 +209,8 @@ class BaseTask:
 
     def example_sets(self, settings: Settings, selection: Selection) -> dict[str, ExampleSet]:
         """The selected sets of examples by name, each with what of the data is left out of it."""
-        found = self.examples(settings, selection)
-        return {name: ExampleSet(examples) for name, examples in found.items()}
+        sets = self.examples(settings, selection)
+        return {name: ExampleSet(examples) for name, examples in sets.items()}
 
     def scorable(self, model: Any, given: ExampleSet) -> ExampleSet:
         """The examples that the model can be scored on; others are left out, and counted."""
@@ -206,7 +223,7 @@ class BaseTask:
 
     def limited(self, examples: Any, limit: int) -> Any:
         """At most `limit` examples, evenly spread over a set."""
-        return [examples[place] for place in spread(len(examples), limit)]
+        return [examples[index] for index in spread(len(examples), limit)]
 
     def truncated(self, model: Any, examples: Any) -> int:
         """The number of examples of which the model reads only a part."""
@@ -229,13 +246,13 @@ class BaseTask:
         The default is the validation split.
         """
         split = selection.split if selection.files else selection.split or "valid"
-        [found] = self.examples(settings, replace(selection, split=split)).values()
-        return cast("Sequence[Any]", found[:count])
+        [examples] = self.examples(settings, replace(selection, split=split)).values()
+        return cast("Sequence[Any]", examples[:count])
 
     def split(self, batch: Any, parts: int) -> Sequence[Any]:
         """Splits a batch by examples into at most `parts` batches, one for each core."""
-        found: Sequence[Any] = batch.split(parts)
-        return found
+        batches: Sequence[Any] = batch.split(parts)
+        return batches
 
     def name(self, batch: Any) -> str:
         """Names the first eight examples of a batch, for the log of a bad batch."""

@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
-from regard.data.config import ALL_FOUND, Columns, PictureData
+from regard.data.config import ALL_FOUND, Columns, ImageData
 from regard.data.images.augment import augmented
 from regard.data.images.changes import changed_batch
-from regard.data.images.pictures import Pictures, PictureSplits, statistics
-from regard.data.images.sources import in_order, load_pictures, read_pictures
+from regard.data.images.labelled_images import ImageSplits, LabelledImages, statistics
+from regard.data.images.sources import in_order, load_images, read_images
 from regard.data.order import equal_length_batches, training_batches
 from regard.data.seen import Seen
 from regard.data.synthetic.digits import SIDE
@@ -52,7 +52,7 @@ from regard.tasks.trace import Trace
 
 
 @dataclass(frozen=True)
-class PictureOptions:
+class ImageOptions:
     """How images are batched, augmented and learned from."""
 
     classes: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class PictureOptions:
     smoothing: float = 0.0
     augment: float = 0.0
     """How strongly digits are changed."""
-    changes: PictureData = field(default_factory=PictureData)
+    changes: ImageData = field(default_factory=ImageData)
     """How all images are changed, and whether beside the training."""
     seed: int = 0
     least: int = 1
@@ -91,13 +91,13 @@ class ClassifyImages(LabelledTask[Any]):
     def __init__(
         self,
         processor: Any,
-        train: Pictures | None = None,
-        valid: Pictures | None = None,
-        options: PictureOptions | None = None,
+        train: LabelledImages | None = None,
+        valid: LabelledImages | None = None,
+        options: ImageOptions | None = None,
     ) -> None:
         BaseTask.__init__(self, processor)
         self.train, self.valid = train, valid
-        self.options = options or PictureOptions()
+        self.options = options or ImageOptions()
         self.least = self.options.least
         self.teacher: Teacher | None = None
 
@@ -113,7 +113,7 @@ class ClassifyImages(LabelledTask[Any]):
         del settings
         return cls(vocabulary)
 
-    def unknown(self, examples: Pictures) -> None:
+    def unknown(self, examples: LabelledImages) -> None:
         """None: images have no words."""
 
     def read(self, model: ImageEncoder, items: Sequence[Any], **_: Any) -> list[Encoded]:
@@ -151,16 +151,16 @@ class ClassifyImages(LabelledTask[Any]):
             expected = "images, scenes or digits, for a model of images"
             raise InputError("data.kind", got=data.kind, expected=expected)
         reader = _reader_for(data, model) if processor is None else processor.source
-        found = load_pictures(data, reader)
+        splits = load_images(data, reader)
         if processor is None:
             if getattr(data, "normalise", "half") == "data":
-                mean, std = statistics(found.train.values)
+                mean, std = statistics(splits.train.values)
                 reader = reader.model_copy(update={"mean": mean, "std": std})
             processor = Processor(reader)
-        classes = model.classes or getattr(data, "names", ()) or in_order(found.train.labels)
+        classes = model.classes or getattr(data, "names", ()) or in_order(splits.train.labels)
         completed = model.model_copy(update={"classes": classes})
-        _check_batches(completed, train.batch_tokens, len(found.train))
-        options = PictureOptions(
+        _check_batches(completed, train.batch_tokens, len(splits.train))
+        options = ImageOptions(
             classes=completed.classes,
             tokens=completed.tokens,
             batch_tokens=train.batch_tokens,
@@ -170,9 +170,9 @@ class ClassifyImages(LabelledTask[Any]):
             seed=settings.seed,
             least=completed.least_examples,
         )
-        task = cls(processor, found.train, found.valid, options)
-        seen = Seen.of("images", found.train.keys(), len(found.train))
-        return Prepared(processor, task, found.checksums, completed, seen)
+        task = cls(processor, splits.train, splits.valid, options)
+        seen = Seen.of("images", splits.train.keys(), len(splits.train))
+        return Prepared(processor, task, splits.checksums, completed, seen)
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch[Dense], Cursor]]:
         """Yields training batches without end; their order depends only on seed and epoch."""
@@ -187,13 +187,13 @@ class ClassifyImages(LabelledTask[Any]):
 
         def make(index: list[int], epoch: int) -> Batch[Dense]:
             first = drawn_again if options.augment else None
-            found = changed_batch(
+            changed = changed_batch(
                 train.values, index, options.changes, options.seed, epoch, self.reader.mean, first
             )
-            source = Dense(self.reader.normalised(torch.from_numpy(found.pixels)))
+            source = Dense(self.reader.normalised(torch.from_numpy(changed.pixels)))
             shares = None
-            if found.partners is not None:
-                shares = _shares(wanted[index], wanted[found.partners], found.shares, classes)
+            if changed.partners is not None:
+                shares = _shares(wanted[index], wanted[changed.partners], changed.shares, classes)
             return Batch(
                 source, Ragged(wanted[index], (1,) * len(index)), tuple(index), shares=shares
             )
@@ -218,12 +218,13 @@ class ClassifyImages(LabelledTask[Any]):
         teacher, smoothing = self.teacher, self.options.smoothing
         if teacher is None:
             return class_loss(model, batch, smoothing)
-        own, distilled = model.class_logits(batch.source)  # (images, classes) each
-        taught = teacher.loss(distilled, batch.source, self.reader)
-        return (1 - teacher.weight) * logits_loss(own, batch, smoothing) + teacher.weight * taught
+        logits, distilled_logits = model.class_logits(batch.source)  # (images, classes) each
+        loss = logits_loss(logits, batch, smoothing)
+        taught = teacher.loss(distilled_logits, batch.source, self.reader)
+        return (1 - teacher.weight) * loss + teacher.weight * taught
 
     def measure(
-        self, model: ImageEncoder, examples: Pictures, on_progress: OnShare | None = None
+        self, model: ImageEncoder, examples: LabelledImages, on_progress: OnShare | None = None
     ) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
         model.require_head("classes")
@@ -246,47 +247,49 @@ class ClassifyImages(LabelledTask[Any]):
 
             logits = torch.cat(parallel_map(classify, parts)).cpu()  # (images, classes)
         loss = float(F.cross_entropy(logits, wanted))
-        found = [classes[best] for best in logits.argmax(1).tolist()]
-        scores = class_scores(examples.labels, found, classes)
+        predicted = [classes[best] for best in logits.argmax(1).tolist()]
+        scores = class_scores(examples.labels, predicted, classes)
         return Measures({"loss": loss, **scores.overall}, scores.by_label, scores.confusion)
 
-    def labelled_batches(self, model: ImageEncoder, examples: Pictures) -> Iterator[Batch[Dense]]:
+    def labelled_batches(
+        self, model: ImageEncoder, examples: LabelledImages
+    ) -> Iterator[Batch[Dense]]:
         """Batches of images with their classes, in their order."""
-        if not isinstance(examples, Pictures):
+        if not isinstance(examples, LabelledImages):
             raise InputError("images", got=kind_of(examples), expected="images with their classes")
         numbers = torch.tensor(label_indices(model.config.classes, examples.labels))
         for rows in equal_length_batches([model.config.tokens] * len(examples), TOKENS_AT_ONCE):
             source = Dense(self.reader.normalised(torch.from_numpy(examples.values[rows])))
             yield Batch(source, Ragged(numbers[rows], (1,) * len(rows)), tuple(rows))
 
-    def load(self, data: Any) -> PictureSplits:
+    def load(self, data: Any) -> ImageSplits:
         """The training, validation and test images of a data config."""
-        return load_pictures(data, self.reader)
+        return load_images(data, self.reader)
 
-    def load_file(self, file: str, data: Any, columns: Columns = ALL_FOUND) -> Pictures:
+    def load_file(self, file: str, data: Any, columns: Columns = ALL_FOUND) -> LabelledImages:
         """The images of a folder, an archive or a table of paths (relative to it) and classes."""
         names = getattr(data, "names", ())
-        return read_pictures(file, self.reader, names, columns=columns, for_tests=True)
+        return read_images(file, self.reader, names, columns=columns, for_tests=True)
 
     def example_sets(self, settings: Settings, selection: Selection) -> dict[str, ExampleSet]:
         """The selected images, without files that are no images."""
         sets = self.examples(settings, selection)
         return {
-            name: ExampleSet(found).reduced(found, "that cannot be read", found.skipped)
-            for name, found in sets.items()
+            name: ExampleSet(images).reduced(images, "that cannot be read", images.skipped)
+            for name, images in sets.items()
         }
 
-    def limited(self, examples: Pictures, limit: int) -> Pictures:
+    def limited(self, examples: LabelledImages, limit: int) -> LabelledImages:
         """At most `limit` images, evenly spread over a set."""
         return examples.take(spread(len(examples), limit))
 
-    def keys(self, examples: Pictures, seen: Seen) -> Iterator[Keys] | None:
+    def keys(self, examples: LabelledImages, seen: Seen) -> Iterator[Keys] | None:
         """The keys of the images' pixels."""
         return examples.keys() if seen.unit == "images" else None
 
     def sources(self, model: ImageEncoder, images: Any) -> Iterator[Dense]:
         """Images, or examples with their classes, as batches of the model's input."""
-        if isinstance(images, Pictures):
+        if isinstance(images, LabelledImages):
             return (batch.source for batch in self.labelled_batches(model, images))
         if not isinstance(images, Iterable) or isinstance(images, str | bytes | Mapping):
             raise InputError("images", got=kind_of(images), expected="a list of images or paths")
@@ -356,7 +359,7 @@ def _check_batches(model: Any, batch_tokens: int, images: int) -> None:
         raise InputError("training images", got=images, expected=f"at least {least}", fix=why)
 
 
-def _shares(one: Tensor, other: Tensor, shares: Any, classes: int) -> Tensor:
-    """The mixture of the classes of two images, λ e_one + (1 - λ) e_other: (images, classes)."""
+def _shares(first: Tensor, second: Tensor, shares: Any, classes: int) -> Tensor:
+    """The mixture of the classes of two images, λ e_first + (1 - λ) e_second: (images, classes)."""
     share = torch.from_numpy(shares)[:, None]
-    return share * F.one_hot(one, classes) + (1 - share) * F.one_hot(other, classes)
+    return share * F.one_hot(first, classes) + (1 - share) * F.one_hot(second, classes)

@@ -12,12 +12,12 @@ from regard.inputs.arrays import Ragged
 from regard.inputs.text import Processor, Vocabulary
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
+from regard.tasks import plain_text
 from regard.tasks.base_task import Prepared, Settings
 from regard.tasks.classify_images import ClassifyImages
 from regard.tasks.encoder_task import EncoderTask, vectors_of
 from regard.tasks.head_batches import HeadBatch, in_batches, of_texts
 from regard.tasks.measures.report import Selection
-from regard.tasks.plain_text_task import id_rows, text_pieces
 from regard.tasks.specs import TASKS
 
 
@@ -25,7 +25,6 @@ class Embed(EncoderTask):
     """The task of an encoder without an output head: a vector for each text."""
 
     effect = "how far the vector of a text moves without the head: 1 - cosine"
-    symbols_around = 4
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
@@ -37,7 +36,7 @@ class Embed(EncoderTask):
         self, settings: Settings, selection: Selection, count: int
     ) -> list[list[int]]:
         """Up to `count` pieces of text as ids, spread evenly over files."""
-        return text_pieces(self, settings, selection, count)
+        return plain_text.pieces(self, settings, selection, count)
 
     def head_batches(self, model: Encoder, items: Any) -> list[HeadBatch]:
         """Batches of texts, given as such or as ids, on which heads are measured.
@@ -45,11 +44,11 @@ class Embed(EncoderTask):
         The loss of a model without a head is how far it moves the vectors of the texts.
         """
         head_batches = []
-        for rows in in_batches(id_rows(self, model, items, self.max_text_tokens(model))):
+        for rows in in_batches(plain_text.id_rows(self, model, items, self.max_text_tokens(model))):
             texts = Ragged.of([self.tokenizer.template(ids) for ids in rows]).to(model.device)
             with evaluating(model):
-                usual = vectors_of(model, texts, pool="mean", normalise=True)
-            head_batches.append(of_texts(model, texts, partial(_moved, texts, usual), len(rows)))
+                vectors = vectors_of(model, texts, pool="mean", normalise=True)
+            head_batches.append(of_texts(model, texts, partial(_moved, texts, vectors), len(rows)))
         return head_batches
 
 
@@ -68,7 +67,7 @@ def _cannot_be_trained(settings: Settings) -> InputError:
     return InputError(f"task: {settings.task}", got="a recipe to train", expected=others)
 
 
-def _moved(texts: Ragged, usual: Tensor, model: Encoder) -> Tensor:
+def _moved(texts: Ragged, full_vectors: Tensor, model: Encoder) -> Tensor:
     """The distance 1 - cosine of each text's vector to that of the full model, summed."""
     vectors = vectors_of(model, texts, pool="mean", normalise=True)
-    return (1 - (vectors * usual).sum(1)).sum()
+    return (1 - (vectors * full_vectors).sum(1)).sum()

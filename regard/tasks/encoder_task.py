@@ -32,10 +32,10 @@ from regard.tasks.verbs import Closeness
 TOKENS_AT_ONCE = 1024
 """Tokens in one batch of a core: few enough that their hidden layers stay in its cache."""
 POOLS = ("mean", "cls")
-AROUND = 3
+MAX_SYMBOLS = 3
 """The maximal number of special tokens around a text or a pair of texts."""
 
-READING = TaskSymbols("<s> $A </s>", "<s> $A </s> $B:1 </s>:1", holes="mask")
+ENCODER_SYMBOLS = TaskSymbols("<s> $A </s>", "<s> $A </s> $B:1 </s>:1", holes="mask")
 """The special tokens around a text, for vocabularies learned for an encoder; as in BERT."""
 
 
@@ -58,7 +58,7 @@ class EncoderTask(BaseTask, ABC):
     @staticmethod
     def max_text_tokens(model: Any) -> int:
         """The maximal number of tokens of a text, without the special tokens around it."""
-        return int(model.config.max_length) - AROUND
+        return int(model.config.max_length) - MAX_SYMBOLS
 
     def inputs(self, model: Any, encoded: Sequence[Encoded]) -> Iterator[tuple[list[int], Input]]:
         """Yields batches of items of similar length, each with the indices of its items."""
@@ -79,9 +79,8 @@ class EncoderTask(BaseTask, ABC):
             function: Maps a batch of n items to a tensor (n, width).
             width: The number of columns of the result.
         """
-        out = torch.empty(len(encoded), width)
+        out, batches = torch.empty(len(encoded), width), list(self.inputs(model, encoded))
         with evaluating(model):
-            batches = list(self.inputs(model, encoded))
             map_batches = parallel_map if model.device.type == "cpu" else map
             rows = map_batches(lambda batch: function(batch[1].to(model.device)).cpu(), batches)
             for (index, _), values in zip(batches, rows, strict=True):
@@ -120,7 +119,6 @@ class EncoderTask(BaseTask, ABC):
         self, model: Any, encoded: Sequence[Encoded], top: int | None = None
     ) -> list[list[Labelled]]:
         """The classes of each text or image, most probable first; at most `top` of them."""
-        model.require_head("classes")
         classes = model.config.classes
         rows = self.apply(model, encoded, lambda x: model.classify(x).softmax(1), len(classes))
         return [

@@ -37,11 +37,11 @@ from regard.inputs.reader import Encoded
 from regard.inputs.text import Tokenizer
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
+from regard.tasks import plain_text
 from regard.tasks.base_task import Settings, loss_unit
-from regard.tasks.encoder_task import READING, EncoderTask
+from regard.tasks.encoder_task import ENCODER_SYMBOLS, EncoderTask
 from regard.tasks.head_batches import HeadBatch, in_batches, of_texts
 from regard.tasks.measures.report import Scoring
-from regard.tasks.plain_text_task import MakeRows, PlainTextTask, id_rows
 
 ENDS = (b".", b"!", b"?", b"\n")
 """The bytes that end a sentence."""
@@ -113,18 +113,28 @@ def corruption(
     return SentencePairs(masking, others, frozenset(stops))
 
 
-class Fill(PlainTextTask, EncoderTask):
+class Fill(EncoderTask):
     """Masked language modelling: training, evaluation and prediction.
 
     The masks of the training text change in each epoch; those of the validation text are fixed.
     """
 
-    around = READING
+    noun, scored = "texts from token", "passages"
+    prepare = classmethod(plain_text.prepare)
+    batches = plain_text.training_batches
+    examples = plain_text.examples
+    head_examples = plain_text.pieces
+    count = plain_text.count_passages
+    limited = plain_text.limited
+    keys = plain_text.keys
+    report = plain_text.report
+    file_batch_tokens = None  # as in training, which decides the masks
+    around = ENCODER_SYMBOLS
     example_command = 'fill {} "The [MASK] is open."'
     effect = loss_unit("masked token")
 
     def rows(
-        self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
+        self, settings: Settings, corpus: Corpus, make: plain_text.MakeRows, train: Corpus
     ) -> CorruptedCorpus:
         """Cuts a corpus into masked rows; for next-sentence prediction, into pairs of texts."""
         pairs = getattr(settings.model, "next_sentence", False)
@@ -179,7 +189,7 @@ class Fill(PlainTextTask, EncoderTask):
         """
         sums: dict[str, float] = {}
         with evaluating(model):
-            for rows_of_batch in self.to_evaluate_on(rows).evaluation():
+            for rows_of_batch in plain_text.rows_to_score(self, rows).evaluation():
                 batch = rows_of_batch.to(model.device)
                 for name, value in _measure(model, batch).items():
                     sums[name] = sums.get(name, 0.0) + value
@@ -193,10 +203,6 @@ class Fill(PlainTextTask, EncoderTask):
             scores["next_sentence_accuracy"] = mean("follows_right", "pairs")
         return scores
 
-    def of_files(self, settings: Settings) -> MakeRows:
-        """How the text of files given by the user is cut: with the batch size of training."""
-        return partial(Packed, batch_tokens=settings.train.batch_tokens)
-
     def details(
         self, model: Encoder, rows: CorruptedCorpus, scores: Mapping[str, float], scoring: Scoring
     ) -> dict[str, Any]:
@@ -208,7 +214,9 @@ class Fill(PlainTextTask, EncoderTask):
         """Batches of masked texts, given as such or as ids, on which heads are measured."""
         masking = Masking(symbols_of(self.tokenizer))
         head_batches = []
-        for texts in in_batches(id_rows(self, model, items, self.max_text_tokens(model))):
+        for texts in in_batches(
+            plain_text.id_rows(self, model, items, self.max_text_tokens(model))
+        ):
             rows = [np.array(self.tokenizer.template(ids)) for ids in texts]
             batch = masking.hide(rows, tuple(range(len(texts))), 0).to(model.device)
             loss = partial(_masked_loss, batch)

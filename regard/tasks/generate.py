@@ -30,11 +30,11 @@ from regard.inputs.text import TaskSymbols, Tokenizer
 from regard.layers import KVCache, Tap
 from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
+from regard.tasks import plain_text
 from regard.tasks.base_task import Settings
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import WordAccuracy
 from regard.tasks.measures.report import Scoring, counted
-from regard.tasks.plain_text_task import MakeRows, PlainTextTask, id_rows
 from regard.tasks.trace import Trace, trace_single_stack
 from regard.tasks.writing_task import WritingTask
 
@@ -53,8 +53,8 @@ MAX_SUGGESTED = 1000
 """The maximal number of suggested words; the model has to read each of them."""
 MAX_PARTIAL_WORDS = 4096
 """The maximal number of partial words that the model reads, to bound the search in any case."""
-SUGGESTED_PLACES = 300
-"""The number of places in a text at which an evaluation report asks for the next word."""
+SUGGESTED_WORDS = 300
+"""The number of words in a text that an evaluation report asks for, each as the next word."""
 DOCUMENTS = 100
 """A report asks for next words in at least this many documents, if there are so many."""
 
@@ -69,9 +69,19 @@ class Suggestion:
     probability: float
 
 
-class Generate(PlainTextTask, WritingTask):
+class Generate(WritingTask):
     """Language modelling: training, evaluation and prediction."""
 
+    noun, scored = "texts from token", "passages"
+    prepare = classmethod(plain_text.prepare)
+    batches = plain_text.training_batches
+    examples = plain_text.examples
+    head_examples = plain_text.pieces
+    count = plain_text.count_passages
+    limited = plain_text.limited
+    keys = plain_text.keys
+    report = plain_text.report
+    file_batch_tokens = 4096
     around = TaskSymbols("<s> $A", "<s> $A $B")
     example_command = 'generate {} "The"'
     scoring = frozenset({"suggest"})
@@ -84,7 +94,7 @@ class Generate(PlainTextTask, WritingTask):
         return has_begin_token(self.tokenizer)
 
     def rows(
-        self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
+        self, settings: Settings, corpus: Corpus, make: plain_text.MakeRows, train: Corpus
     ) -> BatchedCorpus:
         """Cuts the corpus into rows of the model's maximal length."""
         del train
@@ -97,7 +107,9 @@ class Generate(PlainTextTask, WritingTask):
         on_progress: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """Mean negative log-likelihood per target token, and perplexity."""
-        return self.likelihood(model, self.to_evaluate_on(rows).evaluation(), on_progress)
+        return self.likelihood(
+            model, plain_text.rows_to_score(self, rows).evaluation(), on_progress
+        )
 
     def details(
         self, model: Decoder, rows: BatchedCorpus, scores: Mapping[str, float], scoring: Scoring
@@ -106,23 +118,18 @@ class Generate(PlainTextTask, WritingTask):
         del scores
         if not scoring.suggest:
             return {}
-        corpus, on_progress = (
-            rows.corpus,
-            counted(scoring.on_progress, SUGGESTED_PLACES, "next words"),
-        )
+        corpus = rows.corpus
+        on_progress = counted(scoring.on_progress, SUGGESTED_WORDS, "next words")
         step = max(1, len(corpus) // DOCUMENTS)
         texts = [
             self.tokenizer.decode(corpus.document(i).tolist()) for i in range(0, len(corpus), step)
         ]
-        return {
-            "words": word_accuracy(
-                self, model, texts, words=SUGGESTED_PLACES, on_progress=on_progress
-            )
-        }
+        accuracy = word_accuracy(self, model, texts, words=SUGGESTED_WORDS, on_progress=on_progress)
+        return {"words": accuracy}
 
     def head_batches(self, model: Decoder, items: Any) -> list[HeadBatch]:
         """Batches of texts, given as such or as ids, on which heads are measured."""
-        rows = id_rows(self, model, items, model.config.max_length + 1, self.prompt)
+        rows = plain_text.id_rows(self, model, items, model.config.max_length + 1, self.prompt)
         batches = map(batch_of_ids, in_batches(rows))
         return [of_tokens(model, batch.to(model.device)) for batch in batches]
 
@@ -145,38 +152,38 @@ class Generate(PlainTextTask, WritingTask):
         A prompt that is too long loses its beginning, because the next token depends most on the
         end.
         """
-        ids = self._last(text, longest) or [self._begin]
+        ids = self._last_tokens(text, longest) or [self._begin]
         return ids[-(longest - 1) :]
 
     def read(self, model: Decoder, items: Sequence[str], **_: Any) -> list[Encoded]:
         """Reads prompts, of long ones at least as many of the last tokens as the model reads."""
         longest = model.config.max_length
-        return [Encoded(text, self._last(text, longest) or [self._begin]) for text in items]
+        return [Encoded(text, self._last_tokens(text, longest) or [self._begin]) for text in items]
 
     def read_beginnings(self, model: Decoder, items: Sequence[str], **_: Any) -> list[Encoded]:
         """Reads texts whose next word is asked for: as prompts, without the last space."""
         encoded = self.read(model, [text.rstrip() for text in items])
         return [replace(text, item=item) for text, item in zip(encoded, items, strict=True)]
 
-    def fitted(self, ids: Sequence[int], longest: int, config: DecodeConfig) -> Sequence[int]:
-        """The ids of a prompt, cut if they are too many; warns if little room is left.
+    def cut_prompt(self, ids: Sequence[int], longest: int, config: DecodeConfig) -> Sequence[int]:
+        """The ids of a prompt, cut if they are too many; warns if few positions are left.
 
         Args:
             ids: The prompt.
             longest: The number of positions of the model.
             config: Its `max_length` is the number of tokens to generate. A prompt that has to be
-                cut leaves room for them, but keeps at least half of the positions.
+                cut leaves positions for them, but keeps at least half of all positions.
         """
         wanted, left = config.max_length or 1, longest - len(ids)
         if left < 1:
             read = max(1, longest - min(config.max_length or longest, longest // 2))
-            _warn_read(read)
+            _warn_prompt_cut(read)
             return ids[-read:]
         if left < wanted:
             _logger.warning("warning: only %d more tokens fit, not %d", left, wanted)
         return ids
 
-    def _last(self, text: str, count: int) -> list[int]:
+    def _last_tokens(self, text: str, count: int) -> list[int]:
         """Encodes a text; of a long text at least its last `count` tokens.
 
         Only the end of a long text is tokenized, so the time depends on `count`, not on the text.
@@ -235,7 +242,9 @@ class Generate(PlainTextTask, WritingTask):
             samples: The number of continuations per prompt. The i-th, from 0, uses the seed
                 `config.seed + i`.
         """
-        prompts = [self.fitted(text.values, model.config.max_length, config) for text in encoded]
+        prompts = [
+            self.cut_prompt(text.values, model.config.max_length, config) for text in encoded
+        ]
         continuations: list[list[str]] = [[] for _ in encoded]
         for sample in range(samples):
             drawn = config.model_copy(update={"seed": config.seed + sample})
@@ -249,7 +258,7 @@ class Generate(PlainTextTask, WritingTask):
         self, model: Decoder, text: Encoded, config: DecodeConfig, **_: Any
     ) -> Iterator[str]:
         """Yields the continuation of one prompt piece by piece; no piece is revised later."""
-        prompt = self.fitted(text.values, model.config.max_length, config)
+        prompt = self.cut_prompt(text.values, model.config.max_length, config)
         return self.stream_ids(model, prompt, config)
 
     def stream_ids(
@@ -274,7 +283,7 @@ class Generate(PlainTextTask, WritingTask):
         yield writer.close()
 
     @cached_property
-    def _edges(self) -> tuple[Tensor, Tensor]:
+    def _word_masks(self) -> tuple[Tensor, Tensor]:
         """Two masks (vocab,): tokens that can begin a word, and tokens that can continue one."""
         written = [self.tokenizer.bytes_of(token) for token in range(self.tokenizer.vocab)]
         texts = [piece.decode("utf-8", "replace") for piece in written]
@@ -303,7 +312,7 @@ class Generate(PlainTextTask, WritingTask):
         most = self._word_and_prompt_limits(model)[1] - 1
         for text in encoded:
             if len(text.values) > most:
-                _warn_read(most)
+                _warn_prompt_cut(most)
         return [self.likeliest(model, text, top) for text in encoded]
 
     def _word_and_prompt_limits(self, model: Decoder) -> tuple[int, int]:
@@ -326,7 +335,7 @@ class Generate(PlainTextTask, WritingTask):
         """
         word_limit, prompt_limit = self._word_and_prompt_limits(model)
         prompt = text.values[-(prompt_limit - 1) :]
-        begins, goes_on = (edge.to(model.device) for edge in self._edges)
+        begins, goes_on = (mask.to(model.device) for mask in self._word_masks)
         if not text.item.strip():  # the first word of a text has no space before it
             begins = begins | goes_on
         words: dict[str, float] = {}
@@ -339,10 +348,10 @@ class Generate(PlainTextTask, WritingTask):
                 enough = sorted(words.values(), reverse=True)[count - 1 : count]
                 if not waiting or (enough and enough[0] >= math.exp(-waiting[0][0])):
                     break
-                some = [heapq.heappop(waiting) for _ in range(min(WORDS_AT_ONCE, len(waiting)))]
-                rows = _next(model, state, prompt[-1], [ids for _, ids in some])
+                batch = [heapq.heappop(waiting) for _ in range(min(WORDS_AT_ONCE, len(waiting)))]
+                rows = _next(model, state, prompt[-1], [ids for _, ids in batch])
                 check_finite(rows[:, 0].tolist())
-                for (cost, ids), log_probs in zip(some, rows, strict=True):
+                for (cost, ids), log_probs in zip(batch, rows, strict=True):
                     word = self.tokenizer.decode(ids).strip()
                     if word:
                         ends = float(log_probs[: len(goes_on)][~goes_on].exp().sum())
@@ -355,28 +364,28 @@ class Generate(PlainTextTask, WritingTask):
         return [Suggestion(word, probability) for word, probability in ranked]
 
 
-def _next(model: Decoder, state: KVCache, last: int, some: Sequence[tuple[int, ...]]) -> Tensor:
+def _next(model: Decoder, state: KVCache, last: int, words: Sequence[tuple[int, ...]]) -> Tensor:
     """Log-probabilities of the next token after the prompt and each partial word.
 
     Args:
         model: The language model.
         state: The cache; each row holds the prompt without its last token, before and after.
         last: The last token of the prompt.
-        some: The ids of each partial word.
+        words: The ids of each partial word.
 
     Returns:
         A tensor of shape (partial words, vocab).
     """
-    there = len(state.lengths)
-    state.reorder(torch.tensor([row if row < there else 0 for row in range(len(some))]))
+    rows = len(state.lengths)
+    state.reorder(torch.tensor([row if row < rows else 0 for row in range(len(words))]))
     mark = state.mark()
-    more = Ragged.of([[last, *ids] for ids in some])
-    logits = model.read(more.to(model.device), state)
+    new_tokens = Ragged.of([[last, *ids] for ids in words])
+    logits = model.read(new_tokens.to(model.device), state)
     state.rewind(mark)
     return logits.log_softmax(dim=1)
 
 
-def _warn_read(count: int) -> None:
+def _warn_prompt_cut(count: int) -> None:
     _logger.warning("warning: only the last %d tokens of the prompt are read", count)
 
 
@@ -418,9 +427,9 @@ def word_accuracy(
         task: Suggests the words.
         model: The language model.
         texts: Texts that were held out from training.
-        words: The number of places to ask at, spread evenly over the texts.
-        top: The number of words suggested at each place.
-        on_progress: Called with 1 after each place.
+        words: The number of words to ask for, spread evenly over the texts.
+        top: The number of words suggested for each.
+        on_progress: Called with 1 after each word.
     """
     words_after_others = [
         (text, match.start(), match.group())

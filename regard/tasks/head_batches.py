@@ -19,7 +19,7 @@ from regard.inputs.arrays import Input, Ragged
 from regard.layers import Tap
 
 T = TypeVar("T")
-AT_ONCE = 16
+TEXTS_AT_ONCE = 16
 """Texts per batch; few, because the logits of all of them are held in memory."""
 
 
@@ -88,5 +88,5 @@ def batch_of_ids(texts: Sequence[Sequence[int]]) -> Batch[Ragged]:
 
 
 def in_batches(texts: Sequence[T]) -> list[Sequence[T]]:
-    """Splits texts into parts of at most `AT_ONCE`."""
-    return [texts[first : first + AT_ONCE] for first in range(0, len(texts), AT_ONCE)]
+    """Splits texts into parts of at most `TEXTS_AT_ONCE`."""
+    return [texts[first : first + TEXTS_AT_ONCE] for first in range(0, len(texts), TEXTS_AT_ONCE)]

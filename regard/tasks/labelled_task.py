@@ -37,7 +37,7 @@ from regard.inputs.text.learn import learn_plain
 from regard.inputs.text.reader import kind_of
 from regard.models.config import ModelConfig
 from regard.tasks.base_task import Prepared, Settings
-from regard.tasks.encoder_task import READING, TOKENS_AT_ONCE, EncoderTask
+from regard.tasks.encoder_task import ENCODER_SYMBOLS, TOKENS_AT_ONCE, EncoderTask
 from regard.tasks.head_batches import HeadBatch, of_texts
 from regard.tasks.measures.accuracy import Measures
 from regard.tasks.measures.labelled import LabelledReport
@@ -45,7 +45,7 @@ from regard.tasks.measures.report import Scoring, Selection
 from regard.tasks.measures.unknown import Unknown
 from regard.tasks.specs import TASKS
 
-NAMES = ("classes", "tags")
+LABEL_KEYS = ("classes", "tags")
 """The config keys of heads whose value is the list of their labels."""
 Example = TypeVar("Example")
 _logger = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
                 [row.targets for row in rows],
             )
 
-        def decides() -> dict[str, Any]:
+        def depends_on() -> dict[str, Any]:
             settings = replace(self.options, batch_tokens=0, smoothing=0.0, seed=0)
             return {
                 "task": self.form,
@@ -133,7 +133,7 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
             "types": np.dtype(np.uint8),
             "targets": np.dtype(np.int32),
         }
-        return LabelledRows(*encode(examples, columns, kinds, decides))
+        return LabelledRows(*encode(examples, columns, kinds, depends_on))
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
@@ -154,9 +154,9 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
             _logger.warning("data: %d examples skipped: %s", count, problem)
         if vocabulary is None:
             texts = [text for example in sample(splits.train) for text in example.texts]
-            vocabulary = learn_plain(texts, settings.tokens, READING)
+            vocabulary = learn_plain(texts, settings.tokens, ENCODER_SYMBOLS)
         key = TASKS[settings.task].head
-        if key in NAMES:
+        if key in LABEL_KEYS:
             names = getattr(model, key) or labels_in(splits.train)
             if len(names) < 2:
                 got = f"{names[0]!r} alone" if names else "none"
@@ -188,7 +188,7 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
     @classmethod
     def complete_config(cls, task: str, config: ModelConfig, before: ModelConfig) -> ModelConfig:
         """The config of a resumed run, with its head and its labels."""
-        kinds = [key for key in NAMES if key in config.HEADS]
+        kinds = [key for key in LABEL_KEYS if key in config.HEADS]
         names = {key: getattr(config, key) or getattr(before, key, ()) for key in kinds}
         return with_task_head(task, config.model_copy(update=names))
 
@@ -334,8 +334,8 @@ def with_task_head(task: str, config: Any) -> Any:
     from every token, so the pooler is removed. Models of other families have no pooler.
     """
     needed = TASKS[task].head
-    heads: dict[str, Any] = {head: () if head in NAMES else False for head in config.HEADS}
-    heads[needed] = getattr(config, needed) if needed in NAMES else True
+    heads: dict[str, Any] = {head: () if head in LABEL_KEYS else False for head in config.HEADS}
+    heads[needed] = getattr(config, needed) if needed in LABEL_KEYS else True
     pooler = getattr(config, "pooler", None)
     if pooler is not None and needed != "classes":
         heads["pooler"] = "none"

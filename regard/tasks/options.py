@@ -6,12 +6,14 @@ there and in Python.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 
 from regard.config import Config
 
 
-class Options(Config):
+class VerbOptions(Config):
     """The options that every verb takes."""
 
     knock_out: tuple[str, ...] = Field(
@@ -19,8 +21,12 @@ class Options(Config):
         description="A head to remove, such as decoder.1.cross.3; repeatable.",
     )
 
+    def for_task(self) -> dict[str, Any]:
+        """The options that the task is given: all but `knock_out`, which changes the model."""
+        return {name: value for name, value in self if name != "knock_out"}
 
-class TranslateOptions(Options):
+
+class TranslateOptions(VerbOptions):
     """The options of `translate`."""
 
     prefix: str | tuple[str, ...] = Field(default="", description="How translations must begin.")
@@ -29,7 +35,7 @@ class TranslateOptions(Options):
     )
 
 
-class GenerateOptions(Options):
+class GenerateOptions(VerbOptions):
     """The options of `generate`."""
 
     greedy: bool = Field(
@@ -41,19 +47,19 @@ class GenerateOptions(Options):
     )
 
 
-class SuggestOptions(Options):
+class SuggestOptions(VerbOptions):
     """The options of `suggest`."""
 
     top: int = Field(default=3, description="How many to show.")
 
 
-class FillOptions(Options):
+class FillOptions(VerbOptions):
     """The options of `fill`."""
 
     top: int = Field(default=5, ge=1, description="How many to show.")
 
 
-class ClassifyOptions(Options):
+class ClassifyOptions(VerbOptions):
     """The options of `classify`."""
 
     top: int | None = Field(
@@ -63,7 +69,7 @@ class ClassifyOptions(Options):
     )
 
 
-class AnswerOptions(Options):
+class AnswerOptions(VerbOptions):
     """The options of `answer`."""
 
     context: str | tuple[str, ...] = Field(
@@ -76,7 +82,7 @@ class AnswerOptions(Options):
     )
 
 
-class EmbedOptions(Options):
+class EmbedOptions(VerbOptions):
     """The options of `embed`."""
 
     pool: str = Field(default="mean", description="mean of all tokens, or cls: the first.")

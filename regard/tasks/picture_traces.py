@@ -13,7 +13,7 @@ from regard.inputs.arrays import Dense
 from regard.layers import Edit, Layout, Tap
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
-from regard.tasks.trace import Classified, Picture, first_records
+from regard.tasks.trace import Classified, ImageGrid, first_records
 
 
 def classifier(model: ImageEncoder, source: Dense, edits: Sequence[Edit] = ()) -> Classified:
@@ -38,7 +38,7 @@ def picture_of(
     source: Dense,
     pixels: NDArray[np.float32],
     original: Callable[[], NDArray[np.uint8]] | None = None,
-) -> Picture:
+) -> ImageGrid:
     """The image that a model reads, with the places of its patches among the tokens.
 
     Args:
@@ -50,7 +50,7 @@ def picture_of(
     layout = model.embed.layout(source)
     assert layout.grid is not None  # the layout of an image
     pool: Literal["first", "mean"] = "first" if model.config.pool == "first" else "mean"
-    return Picture(pixels, layout.grid, layout.prefix, pool, original)
+    return ImageGrid(pixels, layout.grid, layout.prefix, pool, original)
 
 
 def dense_records(model: ImageEncoder, layout: Layout, tap: Tap) -> dict[str, Tensor]:
@@ -58,8 +58,8 @@ def dense_records(model: ImageEncoder, layout: Layout, tap: Tap) -> dict[str, Te
 
     Weights within windows of an image are 0 at the tokens outside.
     """
-    found = {}
+    dense = {}
     for site, weights in first_records(tap).items():
         windows = model.encoder.windows(layout, int(site.split(".")[1]))
-        found[site] = weights if windows is None else windows.spread(weights)
-    return found
+        dense[site] = weights if windows is None else windows.spread(weights)
+    return dense

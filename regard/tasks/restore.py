@@ -29,11 +29,11 @@ from regard.inputs.reader import Encoded
 from regard.inputs.text import Vocabulary
 from regard.inputs.text.learn import TaskSymbols, sentinels_of
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.tasks import plain_text
 from regard.tasks.base_task import Settings
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import SpanAccuracy
 from regard.tasks.measures.report import Scoring, counted
-from regard.tasks.plain_text_task import MakeRows, PlainTextTask, id_rows
 from regard.tasks.writing_task import Output, WritingTask, check_length
 
 HOLES = ("[MASK]", "<mask>", "___")
@@ -50,7 +50,7 @@ class Restored:
     spans: tuple[str, ...]
 
 
-class Restore(PlainTextTask, WritingTask):
+class Restore(WritingTask):
     """Span corruption: training, evaluation and prediction.
 
     Args:
@@ -63,6 +63,16 @@ class Restore(PlainTextTask, WritingTask):
         InputError: The vocabulary has no sentinel tokens.
     """
 
+    noun, scored = "texts from token", "passages"
+    prepare = classmethod(plain_text.prepare)
+    batches = plain_text.training_batches
+    examples = plain_text.examples
+    head_examples = plain_text.pieces
+    count = plain_text.count_passages
+    limited = plain_text.limited
+    keys = plain_text.keys
+    report = plain_text.report
+    file_batch_tokens = 4096
     around = TaskSymbols("$A </s>", "$A </s> $B </s>", holes="sentinels")  # as in T5
     example_command = 'restore {} "The ___ is open."'
 
@@ -87,7 +97,7 @@ class Restore(PlainTextTask, WritingTask):
         return SpanCorruption(self.sentinels, begin=tokenizer.begin, end=tokenizer.end, seed=seed)
 
     def rows(
-        self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
+        self, settings: Settings, corpus: Corpus, make: plain_text.MakeRows, train: Corpus
     ) -> CorruptedCorpus:
         """Cuts a corpus into rows that, with spans cut out, fit the model's maximal length."""
         del train
@@ -101,7 +111,9 @@ class Restore(PlainTextTask, WritingTask):
         on_progress: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """Mean negative log-likelihood per target token, and perplexity."""
-        return self.likelihood(model, self.to_evaluate_on(rows).evaluation(), on_progress)
+        return self.likelihood(
+            model, plain_text.rows_to_score(self, rows).evaluation(), on_progress
+        )
 
     def has_sentinel(self, text: str) -> bool:
         """Whether a text contains a sentinel token."""
@@ -147,14 +159,14 @@ class Restore(PlainTextTask, WritingTask):
         """
         pairs = [
             pair
-            for batch in self.to_evaluate_on(rows).evaluation()
+            for batch in plain_text.rows_to_score(self, rows).evaluation()
             for pair in zip(*map(Ragged.split, batch.sides), strict=True)
         ]
         chosen = pairs[:: -(-len(pairs) // texts)]
         spans = right = 0
         sources = [source for source, _ in chosen]
-        found = self.outputs(model, sources, config, on_progress=on_progress)
-        for (_, target), [best, *_] in zip(chosen, found, strict=True):
+        outputs = self.outputs(model, sources, config, on_progress=on_progress)
+        for (_, target), [best, *_] in zip(chosen, outputs, strict=True):
             restored = self._spans(best.hypothesis.ids)
             cut = self._spans(target[1:])  # without the begin symbol
             spans += len(cut)
@@ -171,15 +183,14 @@ class Restore(PlainTextTask, WritingTask):
         """The accuracy of restored spans."""
         del scores
         on_progress = counted(scoring.on_progress, MAX_RESTORED_TEXTS, "spans")
-        return {
-            "spans": self.accuracy(
-                model, scoring.decode, rows, texts=MAX_RESTORED_TEXTS, on_progress=on_progress
-            )
-        }
+        accuracy = self.accuracy(
+            model, scoring.decode, rows, texts=MAX_RESTORED_TEXTS, on_progress=on_progress
+        )
+        return {"spans": accuracy}
 
     def head_batches(self, model: EncoderDecoder, items: Any) -> list[HeadBatch]:
         """Batches of texts with spans cut out, given as such or as ids, to measure heads on."""
-        rows = id_rows(self, model, items, self.max_text_tokens(model.config.max_length))
+        rows = plain_text.id_rows(self, model, items, self.max_text_tokens(model.config.max_length))
         corrupt = self.corruption(0)
         batches = (corrupt(batch_of_ids(texts), 0) for texts in in_batches(rows))
         return [of_tokens(model, batch.to(model.device)) for batch in batches]

@@ -88,7 +88,7 @@ class Tag(LabelledTask[TaggedWords]):
         rows = [
             row
             for example in examples
-            for row in self._cut(
+            for row in self._window_rows(
                 self.sentence(example.words), label_indices(labels, example.tags), longest
             )
         ]
@@ -113,7 +113,7 @@ class Tag(LabelledTask[TaggedWords]):
                 raise InputError("tag", got=f"the word {word!r}", expected="one word", fix=fix)
         return list(map(self.sentence, items))
 
-    def _cut(
+    def _window_rows(
         self, sentence: Sentence, values: Sequence[int], longest: int
     ) -> Iterator[LabelledRow]:
         """Yields the windows of a sentence as rows.
@@ -135,7 +135,7 @@ class Tag(LabelledTask[TaggedWords]):
             part = ids[window.start : window.stop]
             row = self.tokenizer.template(part)
             targets = [NO_TAG] * len(row)
-            for token in window.own:
+            for token in window.own_tokens:
                 targets[before + token - window.start] = wanted[token]
             yield LabelledRow(row, self.tokenizer.token_types(part), targets)
 
@@ -173,26 +173,24 @@ class Tag(LabelledTask[TaggedWords]):
         count = 0
         for sentence in sentences:
             numbers = range(count, count + len(sentence.words))
-            rows += self._cut(sentence, numbers, model.config.max_length)
+            rows += self._window_rows(sentence, numbers, model.config.max_length)
             count += len(sentence.words)
-        out = torch.zeros(count, len(model.config.tags))
-        read = torch.zeros(count, dtype=torch.bool)
+        log_probs = torch.zeros(count, len(model.config.tags))
+        is_read = torch.zeros(count, dtype=torch.bool)
         with evaluating(model):
             for batch in evaluation(rows, self.options.batch_tokens, on_progress):
                 logits = model.tag(batch.source.to(model.device))  # (tokens, tags)
                 logits = logits.float().log_softmax(1).cpu()
-                out[batch.known_targets], read[batch.known_targets] = (
-                    logits[batch.target_positions],
-                    True,
-                )
-        return out, read
+                log_probs[batch.known_targets] = logits[batch.target_positions]
+                is_read[batch.known_targets] = True
+        return log_probs, is_read
 
     def tag(self, model: Encoder, encoded: Sequence[Sentence]) -> list[Tags]:
         """The tag of each word of each sentence."""
         model.require_head("tags")
-        logs, is_read = self.log_probabilities(model, encoded)
-        names = iter(self._names(model, logs, is_read))
-        probabilities = iter(torch.where(is_read, logs.exp().amax(1), 0.0).tolist())
+        log_probs, is_read = self.log_probabilities(model, encoded)
+        names = iter(self._names(model, log_probs, is_read))
+        probabilities = iter(torch.where(is_read, log_probs.exp().amax(1), 0.0).tolist())
         return [
             Tags(
                 sentence.text,
@@ -204,13 +202,13 @@ class Tag(LabelledTask[TaggedWords]):
             for sentence in encoded
         ]
 
-    def _names(self, model: Encoder, logs: Tensor, read: Tensor) -> list[str]:
+    def _names(self, model: Encoder, log_probs: Tensor, is_read: Tensor) -> list[str]:
         """The most probable tag of each word; `O` (or the first tag) for a word without tokens."""
         tags = model.config.tags
         unread = OUTSIDE if OUTSIDE in tags else tags[0]
         return [
             tags[best] if seen else unread
-            for best, seen in zip(logs.argmax(1).tolist(), read.tolist(), strict=True)
+            for best, seen in zip(log_probs.argmax(1).tolist(), is_read.tolist(), strict=True)
         ]
 
     def measure(
@@ -222,12 +220,12 @@ class Tag(LabelledTask[TaggedWords]):
         """Mean loss per word, accuracy and entity F1 as in conlleval, and scores per type."""
         model.require_head("tags")
         sentences = [self.sentence(example.words) for example in examples]
-        logs, is_read = self.log_probabilities(model, sentences, on_progress)
+        log_probs, is_read = self.log_probabilities(model, sentences, on_progress)
         tags = model.config.tags
         wanted = [number for example in examples for number in label_indices(tags, example.tags)]
-        right = logs[torch.arange(len(logs)), torch.tensor(wanted)]
+        right = log_probs[torch.arange(len(log_probs)), torch.tensor(wanted)]
         loss = -float(right[is_read].sum()) / max(1, int(is_read.sum()))
-        names = iter(self._names(model, logs, is_read))
+        names = iter(self._names(model, log_probs, is_read))
         predicted = [[next(names) for _ in example.words] for example in examples]
         scores = entity_scores([example.tags for example in examples], predicted)
         return Measures({"loss": loss, **scores.overall}, scores.by_label)

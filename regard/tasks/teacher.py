@@ -45,14 +45,15 @@ class Teacher:
         self.model, self.reader = model.eval().requires_grad_(requires_grad=False), reader
         self.hard, self.weight, self.temperature = distillation == "hard", weight, temperature
         self.order: list[int] = []
+        """The index of each class of the student among the teacher's classes; set by `check`."""
 
     def checksum(self) -> str:
         """SHA-256 of all that the teacher's answers depend on: config, reader and weights."""
-        said = json.dumps(self.model.config.model_dump(mode="json"), sort_keys=True)
-        found = hashlib.sha256(f"{said} {self.reader.to_json()}".encode())
+        config = json.dumps(self.model.config.model_dump(mode="json"), sort_keys=True)
+        checksum = hashlib.sha256(f"{config} {self.reader.to_json()}".encode())
         for name, tensor in sorted(self.model.state_dict().items()):
-            found.update(f"{name} {digest(tensor)}".encode())
-        return found.hexdigest()
+            checksum.update(f"{name} {digest(tensor)}".encode())
+        return checksum.hexdigest()
 
     def check(self, classes: Sequence[str]) -> None:
         """Compares the student's classes with the teacher's, which may be in another order.
@@ -60,13 +61,13 @@ class Teacher:
         Raises:
             InputError: The teacher has other classes.
         """
-        own = list(self.model.config.classes)
-        if sorted(own) != sorted(classes):
-            missing = next((name for name in classes if name not in own), None)
-            got = f"{len(own)} classes" + (f", without {missing}" if missing else "")
+        own_classes = list(self.model.config.classes)
+        if sorted(own_classes) != sorted(classes):
+            missing = next((name for name in classes if name not in own_classes), None)
+            got = f"{len(own_classes)} classes" + (f", without {missing}" if missing else "")
             expected = f"the same {len(classes)} classes as the student"
             raise InputError("train.teacher", got=got, expected=expected)
-        self.order = [own.index(name) for name in classes]
+        self.order = [own_classes.index(name) for name in classes]
 
     @torch.no_grad()
     def logits(self, source: Dense, reader: ImageReader) -> Tensor:
@@ -76,16 +77,16 @@ class Teacher:
             source: Images as the student reads them.
             reader: The student's reader.
         """
-        mean, std = (source.values.new_tensor(each) for each in (reader.mean, reader.std))
-        pixels = source.values * std.view(-1, 1, 1) + mean.view(-1, 1, 1)  # from 0 to 1
-        own = self.reader
-        if own.channels > pixels.shape[1]:
-            pixels = pixels.expand(-1, own.channels, -1, -1)
-        elif own.channels < pixels.shape[1]:
+        mean, std = source.values.new_tensor([reader.mean, reader.std]).view(2, -1, 1, 1)
+        pixels = source.values * std + mean  # from 0 to 1
+        channels, size = self.reader.channels, (self.reader.height, self.reader.width)
+        if channels > pixels.shape[1]:
+            pixels = pixels.expand(-1, channels, -1, -1)
+        elif channels < pixels.shape[1]:
             pixels = (pixels * pixels.new_tensor(GREY).view(-1, 1, 1)).sum(1, keepdim=True)
-        if pixels.shape[2:] != (own.height, own.width):
-            pixels = F.interpolate(pixels, (own.height, own.width), mode="bilinear", antialias=True)
-        mean, std = (pixels.new_tensor(each).view(-1, 1, 1) for each in (own.mean, own.std))
+        if pixels.shape[2:] != size:
+            pixels = F.interpolate(pixels, size, mode="bilinear", antialias=True)
+        mean, std = pixels.new_tensor([self.reader.mean, self.reader.std]).view(2, -1, 1, 1)
         return self.model.classify(Dense((pixels - mean) / std))[:, self.order]
 
     def loss(self, logits: Tensor, source: Dense, reader: ImageReader) -> Tensor:
@@ -97,6 +98,6 @@ class Teacher:
         taught = self.logits(source, reader)
         if self.hard:
             return F.cross_entropy(logits, taught.argmax(dim=1), reduction="sum")
-        cool = self.temperature
-        student, teacher = ((each / cool).log_softmax(dim=1) for each in (logits, taught))
-        return cool**2 * F.kl_div(student, teacher, reduction="sum", log_target=True)
+        student = (logits / self.temperature).log_softmax(dim=1)
+        teacher = (taught / self.temperature).log_softmax(dim=1)
+        return self.temperature**2 * F.kl_div(student, teacher, reduction="sum", log_target=True)

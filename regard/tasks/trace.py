@@ -24,7 +24,7 @@ Words = tuple[Sequence[str], Sequence[int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
+class ImageGrid:
     """An image as the model reads it, and the grid of patches that are its tokens."""
 
     pixels: NDArray[np.float32]
@@ -84,11 +84,11 @@ class Trace:
     """Attention weights by site: (heads, query, key)."""
     words: Mapping[str, tuple[Words, Words]]
     """The words of queries and keys, by the kind of attention, such as `decoder.cross`."""
-    written: str | None = None
+    output: str | None = None
     """The output text or class, decoded or given; None if the model has no output."""
     note: str = ""
     """A remark for the reader, such as that the output was given."""
-    picture: Picture | None = None
+    picture: ImageGrid | None = None
     """The image, if an image was read."""
     classified: Classified | None = None
     """The image and its classifier, if an image was classified."""

@@ -22,7 +22,7 @@ from regard.data.order import Batches, evaluation_batches, training_batches
 from regard.data.seen import Seen, keys_of_pairs
 from regard.data.sources import Loaded, few_pairs, load_splits, pairs_of
 from regard.data.text.encoded import EncodedPairs
-from regard.data.text.examples import alike, sample
+from regard.data.text.examples import sample, with_keys_of
 from regard.data.text.files import load_pairs, split_files
 from regard.data.text.id_rows import encode, id_type
 from regard.data.text.mixture import Mixture
@@ -42,7 +42,7 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.mode import evaluating
 from regard.tasks.base_task import BaseTask, Prepared, Settings
 from regard.tasks.head_batches import HeadBatch, of_tokens
-from regard.tasks.measures.bleu import score
+from regard.tasks.measures.bleu import score_translations
 from regard.tasks.measures.report import ExampleSet, Scoring, Selection
 from regard.tasks.measures.translation import Evaluation, SetReport, TranslationReport
 from regard.tasks.measures.unknown import Unknown, check_known
@@ -183,8 +183,8 @@ class Translate(WritingTask):
 
     def evaluate(self, model: EncoderDecoder) -> dict[str, float]:
         """Loss and perplexity on the validation pairs; for a mixture also the loss per dataset."""
-        found = self.likelihood(model, self._evaluation(self.valid))
-        return found | {
+        scores = self.likelihood(model, self._evaluation(self.valid))
+        return scores | {
             f"loss_{name}": self.likelihood(model, self._evaluation(pairs))["loss"]
             for name, pairs in self.sets.items()
         }
@@ -195,8 +195,8 @@ class Translate(WritingTask):
 
     def examples(self, settings: Settings, selection: Selection) -> dict[str, Sequence[Pair]]:
         """The selected pairs; see `example_sets`."""
-        found = self.example_sets(settings, selection)
-        return {name: given.examples for name, given in found.items()}
+        sets = self.example_sets(settings, selection)
+        return {name: given.examples for name, given in sets.items()}
 
     def example_sets(self, settings: Settings, selection: Selection) -> dict[str, ExampleSet]:
         """The selected pairs: those of files, of a split, or by default of the test sets.
@@ -217,10 +217,10 @@ class Translate(WritingTask):
         else:
             splits = load_splits(settings.data).splits
             sets = {**splits.tests} or {"valid": splits.valid}
-        found = {name: ExampleSet(pairs, skipped) for name, pairs in sets.items()}
+        given_sets = {name: ExampleSet(pairs, skipped) for name, pairs in sets.items()}
         if getattr(settings.data, "group", None) == "source":
-            return {name: _merged(given) for name, given in found.items()}
-        return found
+            return {name: _merged(given) for name, given in given_sets.items()}
+        return given_sets
 
     def scorable(self, model: EncoderDecoder, given: ExampleSet) -> ExampleSet:
         """The pairs that the model can read; the error of `readable` if it can read none."""
@@ -276,7 +276,7 @@ class Translate(WritingTask):
         return Evaluation(
             measured["loss"],
             measured["perplexity"],
-            score(hypotheses, right, lowercase=lowercase),
+            score_translations(hypotheses, right, lowercase=lowercase),
             tuple(hypotheses),
             Unknown.of(self.vocabulary.source, sources),
             Unknown.of(self.vocabulary.target, [pair.target for pair in single]),
@@ -298,14 +298,14 @@ class Translate(WritingTask):
             scoring.on_progress(before[done] / max(1, before[-1]), name)
 
         for name, pairs in sets.items():
-            found = self.measure(
+            result = self.measure(
                 model,
                 pairs,
                 scoring.decode,
                 lowercase=scoring.lowercase,
                 on_progress=partial(add_done, name),
             )
-            reports.append(SetReport(name, pairs, found, self.rouge(pairs, found.hypotheses)))
+            reports.append(SetReport(name, pairs, result, self.rouge(pairs, result.hypotheses)))
             scoring.keep(reports[-1].files())
         return TranslationReport(tuple(reports))
 
@@ -321,7 +321,7 @@ class Translate(WritingTask):
         encoded = self.readable(_pairs(pairs), model.config.max_length)
         return [of_tokens(model, encoded.batch(range(len(pairs))).to(model.device))]
 
-    def suggested_command(self, settings: Settings, place: str) -> str:
+    def suggested_command(self, settings: Settings, model_name: str) -> str:
         """A command to suggest after training: translates a short source of known words."""
         # The closest to six words: short, and yet a sentence.
         sources = sorted(
@@ -329,11 +329,11 @@ class Translate(WritingTask):
             key=lambda text: abs(len(text.split()) - 6),
         )
         if not sources:
-            return f"translate {place}"
+            return f"translate {model_name}"
         unknown = self.vocabulary.source.unknown_words
         known = next((text for text in sources if not unknown(text)), None)
         chosen = shlex.quote(known) if known else f"{shlex.quote(sources[0])} --allow-unknown"
-        return f"translate {place} {chosen}"
+        return f"translate {model_name} {chosen}"
 
     def symbols(self) -> Symbols:
         """The special tokens of decoding; `decode.banned` may ban further tokens."""
@@ -541,7 +541,7 @@ def _merged(given: ExampleSet) -> ExampleSet:
 def _warn_of_overlap(loaded: Loaded) -> None:
     """Warns about validation and test pairs that are also in the training set."""
     for name, pairs in {"valid": loaded.splits.valid, **loaded.splits.tests}.items():
-        known = {(pair.source, pair.target) for pair in alike(loaded.splits.train, pairs)}
+        known = {(pair.source, pair.target) for pair in with_keys_of(loaded.splits.train, pairs)}
         seen = sum((pair.source, pair.target) in known for pair in pairs)
         if seen:
             _logger.warning(

@@ -1,7 +1,7 @@
 """The verbs: what a model can be asked to do, with the options and how answers are shown.
 
-A verb is listed in the `Entry` of each task that has it, and is a method of the task's class. Its
-options are defined once, in `options.py`, for the command line, for Python and for the checks.
+A verb is listed in the `TaskSpec` of each task that has it, and is a method of the task's class.
+Its options are defined once, in `options.py`, for the command line, for Python and for the checks.
 `Pipeline.run` calls the method; `regard/cli/verbs.py` makes a command of the verb. This file is
 loaded by `regard --help` and therefore imports almost nothing.
 """
@@ -17,7 +17,7 @@ from regard.runtime.lazy import imported
 
 if TYPE_CHECKING:
     from regard.decode.config import DecodeConfig
-    from regard.tasks.options import Options
+    from regard.tasks.options import VerbOptions
 
 SAMPLING_SETTINGS = ("temperature", "top_k", "top_p", "min_p")
 """As in `decode.config`, which imports pydantic: `regard --help` does without it."""
@@ -53,7 +53,7 @@ class Verb:
 
     name: ClassVar[str]
     help: ClassVar[str]
-    options_at: ClassVar[str] = "regard.tasks.options.Options"
+    options_at: ClassVar[str] = "regard.tasks.options.VerbOptions"
     decode: ClassVar[tuple[str, ...]] = ()
     command_defaults: ClassVar[Mapping[str, Any]] = {}
     reading: ClassVar[str] = "read"
@@ -68,13 +68,13 @@ class Verb:
     lists_unknown: ClassVar[bool] = False
 
     @property
-    def options(self) -> type[Options]:
+    def options(self) -> type[VerbOptions]:
         """The class of the verb's options."""
         return imported(self.options_at)
 
-    def read(
+    def parse_options(
         self, positions: Sequence[Any], given: Mapping[str, Any]
-    ) -> tuple[Options, dict[str, Any]]:
+    ) -> tuple[VerbOptions, dict[str, Any]]:
         """Separates and checks the options of a call.
 
         Args:
@@ -111,11 +111,12 @@ class Verb:
         from regard.config import input_error
 
         try:
-            return self.options.model_validate(values), settings
+            options = self.options.model_validate(values)
         except ValidationError as error:
             raise input_error(error, self.name) from None
+        return options, self.decode_settings(options, settings)
 
-    def decode_settings(self, options: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    def decode_settings(self, options: Any, settings: dict[str, Any]) -> dict[str, Any]:
         """The decoding settings, completed by options of the verb that imply some."""
         del options
         return settings
@@ -251,7 +252,7 @@ class _Generate(Verb):
     streams = "always"
     echoes_prompt = True
 
-    def decode_settings(self, options: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    def decode_settings(self, options: Any, settings: dict[str, Any]) -> dict[str, Any]:
         return {"sample": False, **settings} if options.greedy else settings
 
     def command_settings(

@@ -30,7 +30,7 @@ TOKENS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
-class Near:
+class Neighbour:
     """A nearby word with its cosine."""
 
     word: str
@@ -49,9 +49,9 @@ class Occurrence:
     """The sentence as the model reads it, the word in brackets."""
     vector: Tensor
     """(dim,) The mean of the vectors of its sub-words."""
-    near: tuple[Near, ...]
+    near: tuple[Neighbour, ...]
     """The nearest other words of all sentences, nearest first."""
-    vocabulary: tuple[Near, ...]
+    vocabulary: tuple[Neighbour, ...]
     """The nearest entries of the embedding matrix, nearest first."""
 
 
@@ -78,12 +78,12 @@ class Words:
             "layer": self.layer,
             "occurrences": [
                 {
-                    "sentence": each.sentence,
-                    "text": each.text,
-                    "near": [_as_json(near) for near in each.near],
-                    "vocabulary": [_as_json(near) for near in each.vocabulary],
+                    "sentence": occurrence.sentence,
+                    "text": occurrence.text,
+                    "near": list(map(_as_json, occurrence.near)),
+                    "vocabulary": list(map(_as_json, occurrence.vocabulary)),
                 }
-                for each in self.occurrences
+                for occurrence in self.occurrences
             ],
             "cosines": self.cosines.tolist(),
             "static": self.static.tolist(),
@@ -93,16 +93,16 @@ class Words:
     def table(self) -> str:
         """Formats the comparison as a text table."""
         numbers = range(1, len(self.occurrences) + 1)
-        lines = [f"{n:>4}  {each.text}" for n, each in zip(numbers, self.occurrences, strict=True)]
+        lines = [f"{n:>4}  {word.text}" for n, word in enumerate(self.occurrences, start=1)]
         where = "top" if self.layer is None else f"layer {self.layer}"
         for title, cosines in ((f"cosine, {where}", self.cosines), ("embedding", self.static)):
             lines.append(f"{title:<18}" + "".join(f"{n:>8}" for n in numbers))
             for n, row in zip(numbers, cosines.tolist(), strict=True):
                 lines.append(f"{n:>18}" + "".join(f"{value:>8.3f}" for value in row))
         lines.append(f"two different words of these sentences: {self.usual:.3f} on average")
-        for n, each in zip(numbers, self.occurrences, strict=True):
-            lines.append(f"{n:>4}  near: {_listed(each.near)}")
-            lines.append(f"      in the vocabulary: {_listed(each.vocabulary)}")
+        for n, word in enumerate(self.occurrences, start=1):
+            lines.append(f"{n:>4}  near: {_listed(word.near)}")
+            lines.append(f"      in the vocabulary: {_listed(word.vocabulary)}")
         return "\n".join(lines)
 
 
@@ -136,23 +136,18 @@ def compare(
         raise InputError(f"the model does not know the word {unknown[0]!r}", fix="ask for another")
     encoded = tokenizer.read(sentences, model.config.max_length)
     warn_truncated(encoded)
-    read = [_Sentence(text.values, *tokenizer.words(text.values)) for text in encoded]
+    texts = [_Sentence(text.values, *tokenizer.words(text.values)) for text in encoded]
     with evaluating(model):
-        vectors = _vectors(model, [sentence.ids for sentence in read], layer)
+        vectors = _vectors(model, [sentence.ids for sentence in texts], layer)
     wanted = _folded(tokenizer.words(tokenizer.encode(word))[0])
-    places = [
-        (number, found)
-        for number, sentence in enumerate(read)
-        for found in sentence.find(wanted, word, number)
+    spans = [
+        (number, words)
+        for number, sentence in enumerate(texts)
+        for words in sentence.find(wanted, word, number)
     ]
     embed: Any = model.embeds()[0]
-    return _compared(
-        word,
-        layer,
-        _Reading(read, vectors, embed.table().detach().cpu(), tokenizer),
-        places,
-        count,
-    )
+    encoded_sentences = _EncodedSentences(texts, vectors, embed.table().detach().cpu(), tokenizer)
+    return _compared(word, layer, encoded_sentences, spans, count)
 
 
 @dataclass(frozen=True)
@@ -175,32 +170,32 @@ class _Sentence:
         Raises:
             InputError: The sentence does not contain the word.
         """
-        own, size = _folded(self.words), max(1, len(wanted))
-        found = [
+        words, size = _folded(self.words), max(1, len(wanted))
+        occurrences = [
             range(start, start + size)
-            for start in range(len(own) - size + 1)
-            if own[start : start + size] == wanted
+            for start in range(len(words) - size + 1)
+            if words[start : start + size] == wanted
         ]
-        if not found:
+        if not occurrences:
             raise InputError(
                 f"sentence {number + 1}",
                 got=" ".join(self.words),
                 expected=f"the word {word!r} in it",
             )
-        return found
+        return occurrences
 
     def tokens(self, words: range) -> list[int]:
-        """The positions of the tokens of some words."""
-        return [place for place, number in enumerate(self.index) if number in words]
+        """The indices of the tokens of some words, which are given by their indices."""
+        return [token for token, word in enumerate(self.index) if word in words]
 
     def shown(self, words: range) -> str:
         """The sentence with some words in brackets."""
-        marked = [f"[{w}]" if n in words else w for n, w in enumerate(self.words)]
+        marked = [f"[{word}]" if i in words else word for i, word in enumerate(self.words)]
         return " ".join(word.strip() for word in marked)
 
 
 @dataclass(frozen=True, eq=False)
-class _Reading:
+class _EncodedSentences:
     """Sentences with the contextual vectors and the static embeddings of their tokens."""
 
     sentences: list[_Sentence]
@@ -215,7 +210,7 @@ class _Reading:
     def static(self, number: int, words: range) -> Tensor:
         """The mean static embedding of the tokens of some words of a sentence: (dim,)."""
         sentence = self.sentences[number]
-        return self.embedding[[sentence.ids[place] for place in sentence.tokens(words)]].mean(0)
+        return self.embedding[[sentence.ids[token] for token in sentence.tokens(words)]].mean(0)
 
     def all_words(self) -> list[tuple[int, int]]:
         """All words as (sentence, word) indices, without punctuation and special tokens."""
@@ -227,7 +222,8 @@ class _Reading:
         ]
 
     def _is_word(self, sentence: _Sentence, word: int) -> bool:
-        ids = [sentence.ids[place] for place in sentence.tokens(range(word, word + 1))]
+        """Whether the word of an index has a letter or digit, unlike punctuation."""
+        ids = [sentence.ids[token] for token in sentence.tokens(range(word, word + 1))]
         written = self.tokenizer.decode(ids)  # empty for a special token
         return any(letter.isalnum() for letter in written)
 
@@ -235,82 +231,90 @@ class _Reading:
 def _compared(
     word: str,
     layer: int | None,
-    reading: _Reading,
-    places: Sequence[tuple[int, range]],
+    read: _EncodedSentences,
+    spans: Sequence[tuple[int, range]],
     count: int,
 ) -> Words:
-    """Compares the occurrences at `places`, given as (sentence, range of words)."""
-    own = F.normalize(torch.stack([reading.vector(*place) for place in places]), dim=1)
-    static = F.normalize(torch.stack([reading.static(*place) for place in places]), dim=1)
-    others = reading.all_words()
-    if not others:
+    """Compares the occurrences of a word.
+
+    Args:
+        word: The word as the user gave it.
+        layer: As for `compare`.
+        read: The sentences with their vectors.
+        spans: For each occurrence the index of its sentence, and the indices of its words there.
+        count: The number of nearest words to list.
+    """
+    vectors = F.normalize(torch.stack([read.vector(*span) for span in spans]), dim=1)
+    static = F.normalize(torch.stack([read.static(*span) for span in spans]), dim=1)
+    all_words = read.all_words()
+    if not all_words:
         raise InputError("words", got="no word", expected="words of letters or digits")
-    vectors = torch.stack([reading.vector(n, range(at, at + 1)) for n, at in others])
-    vectors = F.normalize(vectors, dim=1)  # (words, dim)
-    texts = [reading.sentences[n].words[at].strip() for n, at in others]
-    to_entries = own @ F.normalize(reading.embedding, dim=1).t()  # (occurrences, vocab)
+    word_vectors = torch.stack([read.vector(n, range(at, at + 1)) for n, at in all_words])
+    word_vectors = F.normalize(word_vectors, dim=1)  # (words, dim)
+    texts = [read.sentences[n].words[at].strip() for n, at in all_words]
+    to_words = vectors @ word_vectors.t()  # (occurrences, words)
+    to_entries = vectors @ F.normalize(read.embedding, dim=1).t()  # (occurrences, vocab)
     occurrences = []
-    to_words = own @ vectors.t()  # (occurrences, words)
-    for (number, words), cosines, entries in zip(places, to_words, to_entries, strict=True):
+    for (number, words), cosines, entries in zip(spans, to_words, to_entries, strict=True):
         near = [
-            Near(text, float(cosine), n)
-            for (n, at), text, cosine in zip(others, texts, cosines, strict=True)
+            Neighbour(text, float(cosine), n)
+            for (n, at), text, cosine in zip(all_words, texts, cosines, strict=True)
             if n != number or at not in words
         ]
         best = entries.topk(min(count, len(entries)))
-        names = reading.tokenizer.tokens(best.indices.tolist())
+        names = read.tokenizer.tokens(best.indices.tolist())
         occurrences.append(
             Occurrence(
                 sentence=number,
-                text=reading.sentences[number].shown(words),
-                vector=reading.vector(number, words),
-                near=tuple(sorted(near, key=lambda each: -each.cosine)[:count]),
-                vocabulary=tuple(map(Near, names, best.values.tolist())),
+                text=read.sentences[number].shown(words),
+                vector=read.vector(number, words),
+                near=tuple(sorted(near, key=lambda neighbour: -neighbour.cosine)[:count]),
+                vocabulary=tuple(map(Neighbour, names, best.values.tolist())),
             )
         )
-    return Words(
-        word, layer, tuple(occurrences), own @ own.t(), static @ static.t(), _usual(vectors, texts)
-    )
+    cosines, static_cosines = vectors @ vectors.t(), static @ static.t()
+    usual = _usual(word_vectors, texts)
+    return Words(word, layer, tuple(occurrences), cosines, static_cosines, usual)
 
 
 def _usual(vectors: Tensor, texts: Sequence[str]) -> float:
     """The mean cosine of pairs of words that are spelled differently; 0 if there are none."""
     folded = _folded(texts)
-    different = torch.tensor([[one != two for two in folded] for one in folded])
+    different = torch.tensor([[first != second for second in folded] for first in folded])
     cosines = vectors @ vectors.t()
     return float(cosines[different].mean()) if different.any() else 0.0
 
 
 def _vectors(model: Model, texts: Sequence[list[int]], layer: int | None) -> list[Tensor]:
     """The contextual vectors of the tokens of each text: a list of tensors (tokens, dim)."""
-    found: dict[int, Tensor] = {}
+    vectors: dict[int, Tensor] = {}
     for index in evaluation_batches([len(ids) for ids in texts], TOKENS_AT_ONCE):
         part = Ragged.of([texts[i] for i in index]).to(model.device)
         if layer is None:
             rows = torch.split(model.hidden(part).float().cpu(), list(part.lengths))
-            found |= dict(zip(index, rows, strict=True))
+            vectors |= dict(zip(index, rows, strict=True))
             continue
         site = f"{model.reader}.{layer}.residual"
         tap = Tap(site)
         model.hidden(part, tap)
         recorded = tap.records[site].float().cpu()  # (batch, length, dim)
         for row, (i, length) in enumerate(zip(index, part.lengths, strict=True)):
-            found[i] = recorded[row, :length]
-    return [found[i] for i in range(len(texts))]
+            vectors[i] = recorded[row, :length]
+    return [vectors[i] for i in range(len(texts))]
 
 
 def _folded(words: Sequence[str]) -> list[str]:
     return [word.strip().casefold() for word in words]
 
 
-def _as_json(near: Near) -> dict[str, Any]:
-    place = {} if near.sentence is None else {"sentence": near.sentence}
-    return {"word": near.word, "cosine": near.cosine, **place}
+def _as_json(near: Neighbour) -> dict[str, Any]:
+    sentence = {} if near.sentence is None else {"sentence": near.sentence}
+    return {"word": near.word, "cosine": near.cosine, **sentence}
 
 
-def _listed(near: Sequence[Near]) -> str:
+def _listed(neighbours: Sequence[Neighbour]) -> str:
     shown = []
-    for each in near:
-        place = "" if each.sentence is None else f" ({each.sentence + 1})"
-        shown.append(f"{each.word}{place} {each.cosine:.2f}")
+    for near in neighbours:
+        sentence = "" if near.sentence is None else f" ({near.sentence + 1})"
+        shown.append(f"{near.word}{sentence} {near.cosine:.2f}")
     return "  ".join(shown) or "none"

@@ -217,7 +217,7 @@ class WritingTask(BaseTask, ABC):
             target: A target to force instead of decoding one.
             allow_unknown: Whether the source may contain unknown words.
         """
-        longest, both, note = model.config.max_length, self.vocabulary, ""
+        longest, vocabulary, note = model.config.max_length, self.vocabulary, ""
         [encoded] = self.read(model, [text], allow_unknown=allow_unknown)
         warn_unknown(encoded)
         source = encoded.values
@@ -230,24 +230,24 @@ class WritingTask(BaseTask, ABC):
         else:
             ids, finished = self.target_ids(target, longest), True
             with evaluating(model):
-                sides = Ragged.of([source]), Ragged.of([[both.target.begin, *ids]])
+                sides = Ragged.of([source]), Ragged.of([[vocabulary.target.begin, *ids]])
                 model(*(side.to(model.device) for side in sides), tap)
             weights, note = first_records(tap), "the output was given"
         # An output cut at its maximal length has no step that writes the end symbol, so its
         # last token is never read.
-        out = [*ids, both.target.end] if finished else ids
-        back = [both.target.begin, *ids][: len(out)]
-        shown, queries = both.source.words(source), both.target.words(out)
+        output = [*ids, vocabulary.target.end] if finished else ids
+        target_input = [vocabulary.target.begin, *ids][: len(output)]
+        keys, queries = vocabulary.source.words(source), vocabulary.target.words(output)
         words = {
-            "encoder.self": (shown, shown),
-            "decoder.self": (queries, both.target.words(back)),
-            "decoder.cross": (queries, shown),
+            "encoder.self": (keys, keys),
+            "decoder.self": (queries, vocabulary.target.words(target_input)),
+            "decoder.cross": (queries, keys),
         }
-        read, given = both.source.tokens(source), both.target.tokens(back)
+        read, written = vocabulary.source.tokens(source), vocabulary.target.tokens(target_input)
         pieces = {
             "encoder.self": (read, read),
-            "decoder.self": (given, given),
-            "decoder.cross": (given, read),
+            "decoder.self": (written, written),
+            "decoder.cross": (written, read),
         }
         return Trace(weights, words, self.written(ids), note, pieces=pieces)
 

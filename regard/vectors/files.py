@@ -49,14 +49,14 @@ class _Header(NamedTuple):
     dim: int
 
 
-def read_file(place: str | os.PathLike[str]) -> WordVectors:
+def read_file(file_name: str | os.PathLike[str]) -> WordVectors:
     """Read the word vectors of a file in any of the known formats.
 
     Raises:
         InputError: The format is unknown, or the file is truncated, damaged, or too large for
             this machine.
     """
-    path = Path(place)
+    path = Path(file_name)
     try:
         with open_regular(path) as file:
             start = file.peek(4)[:4]
@@ -187,9 +187,9 @@ class _Reader:
         except ValueError:
             values = []
         if not 0 <= spaces <= min(MOST_SPACES, dim - 1) or not values:
-            found = sum(map(_is_number, fields[1:]))
+            count = sum(map(_is_number, fields[1:]))
             raise InputError(
-                what, got=f"a word and {found} numbers" if found else _shown(line),
+                what, got=f"a word and {count} numbers" if count else _shown(line),
                 expected=f"a word and {dim} numbers",
                 fix="the line is truncated or damaged; download the file again",
             )  # fmt: skip

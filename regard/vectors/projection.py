@@ -52,14 +52,14 @@ def pca(rows: npt.ArrayLike) -> tuple[Points, float]:
     table = np.asarray(rows, np.float64)
     centred = table - table.mean(0)
     left, scale, right = np.linalg.svd(centred, full_matrices=False)
-    found = (left * scale)[:, :2]
+    points = (left * scale)[:, :2]
     # The sign of a component is arbitrary: make its largest entry positive.
     signs = np.sign(right[:2][np.arange(len(right[:2])), np.abs(right[:2]).argmax(1)])
-    found = found * np.where(signs == 0, 1, signs)
-    if found.shape[1] < 2:
-        found = np.pad(found, ((0, 0), (0, 2 - found.shape[1])))
+    points = points * np.where(signs == 0, 1, signs)
+    if points.shape[1] < 2:
+        points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
     whole = float((scale**2).sum())
-    return found, float((scale[:2] ** 2).sum() / whole) if whole else 1.0
+    return points, float((scale[:2] ** 2).sum() / whole) if whole else 1.0
 
 
 def tsne(rows: npt.ArrayLike, perplexity: float, seed: int = 0, steps: int = STEPS) -> Points:
@@ -98,8 +98,8 @@ def tsne(rows: npt.ArrayLike, perplexity: float, seed: int = 0, steps: int = STE
 def _distances(points: Points) -> Points:
     """Squared Euclidean distances (items, items)."""
     lengths = (points**2).sum(1)
-    found: Points = (lengths[:, None] + lengths[None] - 2 * points @ points.T).clip(min=0)
-    return found
+    squared: Points = (lengths[:, None] + lengths[None] - 2 * points @ points.T).clip(min=0)
+    return squared
 
 
 def _affinities(distances: Points, perplexity: float) -> Points:
@@ -117,8 +117,8 @@ def _affinities(distances: Points, perplexity: float) -> Points:
         low, high = np.where(wide, precision, low), np.where(wide, high, precision)
         precision = np.where(np.isinf(high), precision * 2, (low + high) / 2)
     joint = shares + shares.T
-    found: Points = (joint / joint.sum()).clip(min=1e-12)
-    return found
+    affinities: Points = (joint / joint.sum()).clip(min=1e-12)
+    return affinities
 
 
 def draw_map(words: list[str], points: Points, title: str, caption: str, path: Path) -> None:
@@ -166,12 +166,12 @@ def draw_map(words: list[str], points: Points, title: str, caption: str, path: P
 def _label_sides(words: list[str], points: Points) -> list[tuple[str, float, float, bool]]:
     """(word, x, y, above) of each word: its label is above, or below if a point is close above."""
     reach = np.ptp(points, axis=0).clip(min=1e-12)
-    found = []
-    for at, (word, (x, y)) in enumerate(zip(words, points.tolist(), strict=True)):
-        step = (points - points[at]) / reach
+    sides = []
+    for i, (word, (x, y)) in enumerate(zip(words, points.tolist(), strict=True)):
+        step = (points - points[i]) / reach
         crowded = (np.abs(step[:, 0]) < 0.06) & (step[:, 1] > 0) & (step[:, 1] < 0.05)
-        found.append((word, x, y, not crowded.any()))
-    return found
+        sides.append((word, x, y, not crowded.any()))
+    return sides
 
 
 def map_ending(path: Path) -> str:

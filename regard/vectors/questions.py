@@ -35,5 +35,5 @@ def own_questions() -> dict[str, list[tuple[str, str, str, str]]]:
     sections = {}
     for name, text in PAIRS.items():
         pairs = [tuple(pair.split()) for pair in text.replace("\n", " ").split(",")]
-        sections[name] = [(*one, *two) for one in pairs for two in pairs if one != two]
+        sections[name] = [(*pair, *other) for pair in pairs for other in pairs if pair != other]
     return sections  # type: ignore[return-value]

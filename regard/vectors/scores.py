@@ -76,7 +76,7 @@ class VectorScores:
         """One object per file."""
         rows: list[dict[str, Any]] = []
         for file, sections in self.analogies.items():
-            whole = {name: each.to_json() for name, each in sections.items()}
+            whole = {name: answered.to_json() for name, answered in sections.items()}
             rows.append({"analogies": file, **total(sections).to_json(), "sections": whole})
         for file, ranked in self.similarities.items():
             rows.append({"similarity": file, **asdict(ranked)})
@@ -88,7 +88,7 @@ class VectorScores:
         for file, sections in self.analogies.items():
             lines.append(_row(Path(file).name, total(sections)))
             if len(sections) > 1:
-                lines += [_row(f"  {name}", each) for name, each in sections.items()]
+                lines += [_row(f"  {name}", answered) for name, answered in sections.items()]
         for file, ranked in self.similarities.items():
             correlation = "-" if ranked.spearman is None else f"{ranked.spearman:.3f}"
             outside = f"({ranked.outside:,} with unknown words)"
@@ -98,19 +98,19 @@ class VectorScores:
         return "\n".join(lines)
 
 
-def _row(name: str, found: Answered) -> str:
-    share = "-" if found.accuracy is None else f"{found.accuracy:.1%}"
-    result = f"{share:>6} of {found.asked:,} questions"
-    return f"{name:<32}  {result} ({found.outside:,} with unknown words)"
+def _row(name: str, answered: Answered) -> str:
+    share = "-" if answered.accuracy is None else f"{answered.accuracy:.1%}"
+    result = f"{share:>6} of {answered.asked:,} questions"
+    return f"{name:<32}  {result} ({answered.outside:,} with unknown words)"
 
 
 def total(sections: dict[str, Answered]) -> Answered:
     """The counts of all sections added up."""
-    found = sections.values()
+    results = sections.values()
     return Answered(
-        sum(each.right for each in found),
-        sum(each.asked for each in found),
-        sum(each.outside for each in found),
+        sum(answered.right for answered in results),
+        sum(answered.asked for answered in results),
+        sum(answered.outside for answered in results),
     )
 
 
@@ -186,10 +186,10 @@ def _score(fields: list[str]) -> float | None:
     """The first number after the two words; in SimLex-999 the part of speech comes before it."""
     for field in fields[2:4]:
         try:
-            found = float(field)
+            score = float(field)
         except ValueError:
             continue
-        return found if np.isfinite(found) else None
+        return score if np.isfinite(score) else None
     return None
 
 
@@ -210,22 +210,23 @@ def _texts(file: str, expected: str) -> Iterable[tuple[int, str]]:
 
 def answer(table: WordVectors, sections: dict[str, list[Question]]) -> dict[str, Answered]:
     """Answer every question whose words all have a vector; results by section."""
-    rows = {word: place for word in _words(sections) if (place := _row_of(table, word)) is not None}
+    rows = {word: row for word in _words(sections) if (row := _row_of(table, word)) is not None}
     return {name: _section(table, questions, rows) for name, questions in sections.items()}
 
 
 def _words(sections: dict[str, list[Question]]) -> set[str]:
-    return {word for questions in sections.values() for each in questions for word in each}
+    return {word for questions in sections.values() for question in questions for word in question}
 
 
 def _row_of(table: WordVectors, word: str) -> int | None:
     """The row of a word: in lower case, or as written if the lower case is unknown."""
-    place = table.index.get(word.lower())
-    return table.index.get(word) if place is None else place
+    row = table.index.get(word.lower())
+    return table.index.get(word) if row is None else row
 
 
 def _section(table: WordVectors, questions: Sequence[Question], rows: dict[str, int]) -> Answered:
-    known = [[rows[word] for word in each] for each in questions if all(w in rows for w in each)]
+    asked_questions = [question for question in questions if rows.keys() >= {*question}]
+    known = [[rows[word] for word in question] for question in asked_questions]
     if not known:
         return Answered(0, 0, len(questions))
     asked, right = np.array(known), 0
@@ -233,8 +234,8 @@ def _section(table: WordVectors, questions: Sequence[Question], rows: dict[str, 
     for start in range(0, len(asked), step):
         a, b, c, wanted = asked[start : start + step].T
         cosines = (table.unit[b] - table.unit[a] + table.unit[c]) @ table.unit.T
-        for place in (a, b, c):
-            cosines[np.arange(len(place)), place] = -np.inf
+        for words in (a, b, c):
+            cosines[np.arange(len(words)), words] = -np.inf
         right += int((cosines.argmax(1) == wanted).sum())
     return Answered(right, len(asked), len(questions) - len(asked))
 
@@ -242,28 +243,28 @@ def _section(table: WordVectors, questions: Sequence[Question], rows: dict[str, 
 def rank(table: WordVectors, pairs: Pairs) -> Ranked:
     """Spearman's rank correlation between the cosines and the human scores of word pairs."""
     known = [
-        (first, second, score)
-        for one, other, score in pairs
-        if (first := _row_of(table, one)) is not None
-        and (second := _row_of(table, other)) is not None
+        (row, other_row, score)
+        for word, other, score in pairs
+        if (row := _row_of(table, word)) is not None
+        and (other_row := _row_of(table, other)) is not None
     ]
     outside = len(pairs) - len(known)
     if not known:
         return Ranked(None, 0, outside)
-    places = np.array([(first, second) for first, second, _ in known])
-    cosines = (table.unit[places[:, 0]] * table.unit[places[:, 1]]).sum(1)
+    rows = np.array([(row, other_row) for row, other_row, _ in known])
+    cosines = (table.unit[rows[:, 0]] * table.unit[rows[:, 1]]).sum(1)
     scores = np.array([score for *_, score in known])
     return Ranked(spearman(cosines, scores), len(known), outside)
 
 
-def spearman(one: npt.ArrayLike, other: npt.ArrayLike) -> float | None:
+def spearman(values: npt.ArrayLike, others: npt.ArrayLike) -> float | None:
     """Spearman's rank correlation; ties get their mean rank. None where it is undefined.
 
     Example:
         >>> spearman([1, 2, 3, 4], [10, 20, 30, 25])
         0.8
     """
-    first, second = (ranks(np.asarray(values, np.float64)) for values in (one, other))
+    first, second = (ranks(np.asarray(numbers, np.float64)) for numbers in (values, others))
     first, second = first - first.mean(), second - second.mean()
     scale = float(np.sqrt((first**2).sum() * (second**2).sum()))
     return round(float((first * second).sum() / scale), 12) if scale else None
@@ -276,7 +277,7 @@ def ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         >>> ranks(np.array([5.0, 1.0, 5.0])).tolist()
         [2.5, 1.0, 2.5]
     """
-    _, where, times = np.unique(values, return_inverse=True, return_counts=True)
+    _, inverse, times = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(times)
-    found: npt.NDArray[np.float64] = (last - (times - 1) / 2)[where]
-    return found
+    mean_ranks: npt.NDArray[np.float64] = (last - (times - 1) / 2)[inverse]
+    return mean_ranks

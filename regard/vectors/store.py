@@ -26,13 +26,13 @@ ENDINGS = (".npz", ".txt", ".vec", ".bin")
 """The endings of files that `save` writes; any other name is a folder."""
 
 
-def vectors(place: str | Path) -> WordVectors:
+def vectors(model_name: str | Path) -> WordVectors:
     """Open word vectors: shipped ones, a training run, or a file.
 
     Args:
-        place: The name of shipped vectors, the folder of a run or checkpoint, or a file: word2vec
-            text or binary, GloVe text, fastText `.vec` (plain or `.gz`), or `.npz` with `words`
-            and `vectors`.
+        model_name: The name of shipped vectors, the folder of a run or checkpoint, or a file:
+            word2vec text or binary, GloVe text, fastText `.vec` (plain or `.gz`), or `.npz` with
+            `words` and `vectors`.
 
     Example:
         >>> vectors("words/glove").analogy("king - man + woman", 1)[0].word
@@ -42,28 +42,28 @@ def vectors(place: str | Path) -> WordVectors:
     from regard.checkpoint.folder import read
     from regard.recipes.shelf import shipped
 
-    path = Path(place)
+    path = Path(model_name)
     if path.is_dir():
-        return from_snapshot(checkpoint.read_chosen(path), str(place))
-    model = None if path.exists() else shipped().get(str(place))
+        return from_snapshot(checkpoint.read_chosen(path), str(model_name))
+    model = None if path.exists() else shipped().get(str(model_name))
     if model is not None:
         with as_file(model) as folder:
-            return from_snapshot(read(folder), str(place))
+            return from_snapshot(read(folder), str(model_name))
     if not path.exists():
         known = ", ".join(name for name in shipped() if name.startswith("words/"))
         fix = f"name {known}, a run of own/vectors, or a file of vectors"
-        raise InputError(f"{place}", got="no such file or folder", expected="vectors", fix=fix)
+        raise InputError(f"{model_name}", got="no such file or folder", expected="vectors", fix=fix)
     return read_file(path)
 
 
-def holds_vectors(place: str | Path) -> bool:
-    """Whether a place holds word vectors: any file, or a folder whose `config.json` says so."""
+def holds_vectors(model_name: str | Path) -> bool:
+    """Whether a name is that of word vectors: any file, or a folder whose `config.json` says so."""
     from regard.checkpoint import run as checkpoint
     from regard.checkpoint.folder import CHECKPOINTS, CONFIG
     from regard.recipes.shelf import shipped
     from regard.runtime.files import read_json
 
-    path = Path(place)
+    path = Path(model_name)
     if path.is_dir():
         if not (path / CONFIG).is_file() and not (path / CHECKPOINTS).is_dir():
             return False
@@ -73,7 +73,7 @@ def holds_vectors(place: str | Path) -> bool:
             return False
     if path.exists():
         return True
-    model = shipped().get(str(place))
+    model = shipped().get(str(model_name))
     if model is None:
         return False
     with as_file(model) as folder:
@@ -99,10 +99,10 @@ def from_snapshot(snapshot: Any, name: str) -> WordVectors:
     if tensor is None or tensor.ndim != 2 or len(tensor) != len(words):
         shape = None if tensor is None else tuple(tensor.shape)
         raise InputError(name, got=f"vectors of {shape}", expected=f"{len(words):,} rows")
-    found = tensor.float().numpy()
-    if not np.isfinite(found).all():
+    rows = tensor.float().numpy()
+    if not np.isfinite(rows).all():
         raise InputError(name, got="nan or inf in the vectors", expected="finite numbers")
-    return WordVectors(words, found, name, config)
+    return WordVectors(words, rows, name, config)
 
 
 def words_in(tokenizer: str, name: str) -> list[str]:
@@ -118,22 +118,22 @@ def words_in(tokenizer: str, name: str) -> list[str]:
 
 def words_json(words: list[str], counts: list[int] | None = None) -> str:
     """The text of `tokenizer.json` for a vocabulary and, if known, its word counts."""
-    found: dict[str, Any] = {"words": words}
+    contents: dict[str, Any] = {"words": words}
     if counts is not None:
-        found["counts"] = counts
-    return json.dumps(found, ensure_ascii=False)
+        contents["counts"] = counts
+    return json.dumps(contents, ensure_ascii=False)
 
 
-def save(table: WordVectors, place: str | Path, *, half: bool = False) -> Path:
+def save(table: WordVectors, out: str | Path, *, half: bool = False) -> Path:
     """Write word vectors in a format that `regard.vectors` and other programs read.
 
     Args:
         table: The word vectors.
-        place: The output, by its ending: `.npz`; `.txt` or `.vec` for word2vec text (the same as
+        out: The output, by its ending: `.npz`; `.txt` or `.vec` for word2vec text (the same as
             fastText's); `.bin` for word2vec binary; any other name is a folder.
         half: Store fp16; only for a folder or `.npz`.
     """
-    path = Path(place)
+    path = Path(out)
     if path.suffix == ".npz":
         buffer = io.BytesIO()
         kind = np.float16 if half else np.float32

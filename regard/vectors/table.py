@@ -28,7 +28,7 @@ CHANCE = 2000
 """The number of random pairs of differences that estimate the cosine expected by chance."""
 
 
-class Near(NamedTuple):
+class Neighbour(NamedTuple):
     """A word and the cosine of its vector to the query vector."""
 
     word: str
@@ -84,9 +84,9 @@ class WordVectors:
                 got=f"{len(self.words)} words, vectors of {shape}",
                 expected="one row per word",
             )
-        self.index = {word: place for place, word in enumerate(self.words)}
+        self.index = {word: row for row, word in enumerate(self.words)}
         if len(self.index) != len(self.words):
-            again = next(w for place, w in enumerate(self.words) if self.index[w] != place)
+            again = next(w for row, w in enumerate(self.words) if self.index[w] != row)
             raise InputError(name, got=f"{again!r} twice", expected="each word once")
 
     @property
@@ -98,10 +98,10 @@ class WordVectors:
         return len(self.words)
 
     def __contains__(self, word: str) -> bool:
-        return self.known(word) is not None
+        return self.row(word) is not None
 
     def __getitem__(self, word: str) -> Floats:
-        return self.vectors[self.places([word])[0]]
+        return self.vectors[self.rows([word])[0]]
 
     def __repr__(self) -> str:
         return f"WordVectors({self.name!r}, {len(self):,} words, {self.dim} numbers each)"
@@ -111,19 +111,19 @@ class WordVectors:
         """(words, dim) The vectors scaled to length 1; a zero vector stays zero."""
         return unit(self.vectors)
 
-    def known(self, word: str) -> int | None:
+    def row(self, word: str) -> int | None:
         """The row of a word, as written or else in lower case; None if it is unknown."""
-        place = self.index.get(word)
-        return self.index.get(word.lower()) if place is None else place
+        row = self.index.get(word)
+        return self.index.get(word.lower()) if row is None else row
 
-    def places(self, words: Iterable[str]) -> list[int]:
+    def rows(self, words: Iterable[str]) -> list[int]:
         """The rows of words; repeated words are returned once.
 
         Raises:
             InputError: If some are unknown; the message lists them with similarly spelled words.
         """
-        found = {word: self.known(word) for word in _texts(words)}
-        unknown = [word for word, place in found.items() if place is None]
+        rows = {word: self.row(word) for word in _texts(words)}
+        unknown = [word for word, row in rows.items() if row is None]
         if unknown:
             spelled = {word: self._spelled_like(word) for word in unknown[:NAMED]}
             near = ", ".join(f"{close} for {word!r}" for word, close in spelled.items() if close)
@@ -134,7 +134,7 @@ class WordVectors:
                 if near
                 else f"it has {len(self):,} words, such as {', '.join(self.words[:5])}",
             )
-        return [place for place in found.values() if place is not None]
+        return [row for row in rows.values() if row is not None]
 
     def _spelled_like(self, word: str) -> str | None:
         """The known word with the most similar spelling; None if none is similar."""
@@ -146,7 +146,7 @@ class WordVectors:
         ]
         return next(iter(get_close_matches(low, alike, n=1, cutoff=0.7)), None)
 
-    def nearest(self, word: str | npt.ArrayLike, top: int = TOP) -> list[Near]:
+    def nearest(self, word: str | npt.ArrayLike, top: int = TOP) -> list[Neighbour]:
         """The words with the largest cosine to a word or vector; the word itself is excluded.
 
         Args:
@@ -154,8 +154,8 @@ class WordVectors:
             top: The number of neighbours.
         """
         if isinstance(word, str):
-            [place] = self.places([word])
-            return self._ranked(self.unit[place], [place], top)
+            [row] = self.rows([word])
+            return self._ranked(self.unit[row], [row], top)
         try:
             vector = np.asarray(word, np.float32)
         except (TypeError, ValueError):
@@ -165,7 +165,7 @@ class WordVectors:
             raise InputError("nearest", got=got, expected=expected)
         return self._ranked(unit(vector[None])[0], [], top)
 
-    def analogy(self, terms: str | Sequence[str], top: int = TOP) -> list[Near]:
+    def analogy(self, terms: str | Sequence[str], top: int = TOP) -> list[Neighbour]:
         """The words nearest to a signed sum of unit vectors, the given words excluded (3CosAdd).
 
         Args:
@@ -173,10 +173,10 @@ class WordVectors:
             top: The number of answers.
         """
         signed = self.terms(terms)
-        places = self.places(word for _, word in signed)
-        by_word = dict(zip(dict.fromkeys(word for _, word in signed), places, strict=True))
+        rows = self.rows(word for _, word in signed)
+        by_word = dict(zip(dict.fromkeys(word for _, word in signed), rows, strict=True))
         total = sum((sign * self.unit[by_word[word]] for sign, word in signed), np.float32(0))
-        return self._ranked(unit(np.asarray(total)[None])[0], places, top)
+        return self._ranked(unit(np.asarray(total)[None])[0], rows, top)
 
     def terms(self, given: str | Sequence[str]) -> list[tuple[float, str]]:
         """Parse `king - man + woman` into (sign, word) pairs.
@@ -205,28 +205,28 @@ class WordVectors:
             raise InputError("analogy", got=got, expected=expected)
         return signed
 
-    def similarity(self, one: str, other: str) -> float:
+    def similarity(self, first: str, second: str) -> float:
         """The cosine of the vectors of two words."""
-        first, second = (self.unit[self.places([word])[0]] for word in (one, other))
-        return float(first @ second)
+        vector, other = (self.unit[self.rows([word])[0]] for word in (first, second))
+        return float(vector @ other)
 
     def difference(self, first: str, second: str, third: str, fourth: str) -> Difference:
         """Compare first − second with third − fourth, such as mother − father and woman − man."""
-        found = dict.fromkeys((first, second, third, fourth))
-        rows = dict(zip(found, self.places(found), strict=True))
-        one = self.unit[rows[first]] - self.unit[rows[second]]
-        two = self.unit[rows[third]] - self.unit[rows[fourth]]
+        words = dict.fromkeys((first, second, third, fourth))
+        rows = dict(zip(words, self.rows(words), strict=True))
+        left = self.unit[rows[first]] - self.unit[rows[second]]
+        right = self.unit[rows[third]] - self.unit[rows[fourth]]
         drawn = np.random.default_rng(0).integers(0, len(self), (4, CHANCE))
         a, b, c, d = self.unit[drawn]
         by_chance = np.abs((unit(a - b) * unit(c - d)).sum(1)).mean()
         return Difference(
-            cosine=float(unit(one[None])[0] @ unit(two[None])[0]),
-            lengths=(float(np.linalg.norm(one)), float(np.linalg.norm(two))),
-            apart=float(np.linalg.norm(one - two)),
+            cosine=float(unit(left[None])[0] @ unit(right[None])[0]),
+            lengths=(float(np.linalg.norm(left)), float(np.linalg.norm(right))),
+            apart=float(np.linalg.norm(left - right)),
             by_chance=float(by_chance),
         )
 
-    def odd(self, words: Sequence[str]) -> list[Near]:
+    def odd(self, words: Sequence[str]) -> list[Neighbour]:
         """Find the word that does not belong to the others.
 
         Args:
@@ -235,14 +235,14 @@ class WordVectors:
         Returns:
             Each word with its cosine to the mean of the others, ascending: the odd one is first.
         """
-        places = list(dict.fromkeys(self.places(words)))
-        if len(places) < 3:
-            raise InputError("odd", got=f"{len(places)} words", expected="three or more")
-        rows = self.unit[places]
-        others = unit(rows.sum(0) - rows)
-        cosines = (rows * others).sum(1)
-        found = [Near(self.words[places[at]], float(cosines[at])) for at in range(len(places))]
-        return sorted(found, key=lambda near: near.cosine)
+        rows = list(dict.fromkeys(self.rows(words)))
+        if len(rows) < 3:
+            raise InputError("odd", got=f"{len(rows)} words", expected="three or more")
+        vectors = self.unit[rows]
+        others = unit(vectors.sum(0) - vectors)
+        cosines = (vectors * others).sum(1)
+        neighbours = [Neighbour(self.words[rows[i]], float(cosines[i])) for i in range(len(rows))]
+        return sorted(neighbours, key=lambda neighbour: neighbour.cosine)
 
     def map(
         self,
@@ -266,7 +266,7 @@ class WordVectors:
         """
         from regard.vectors.projection import draw_map, project_words
 
-        rows = list(dict.fromkeys(self.places(words)))
+        rows = list(dict.fromkeys(self.rows(words)))
         chosen = [self.words[row] for row in rows]
         points, caption = project_words(self.unit[rows], method, seed)
         if path is not None:
@@ -283,12 +283,12 @@ class WordVectors:
         """These words, followed by the words of another set that are not among them."""
         if other.dim != self.dim:
             raise InputError(other.name, got=f"vectors of {other.dim}", expected=f"of {self.dim}")
-        new = [place for place, word in enumerate(other.words) if word not in self.index]
-        words = [*self.words, *(other.words[place] for place in new)]
-        rows = np.concatenate([self.vectors, other.vectors[new]])
-        return WordVectors(words, rows, self.name, self.about)
+        new = [row for row, word in enumerate(other.words) if word not in self.index]
+        words = [*self.words, *(other.words[row] for row in new)]
+        vectors = np.concatenate([self.vectors, other.vectors[new]])
+        return WordVectors(words, vectors, self.name, self.about)
 
-    def _ranked(self, vector: Floats, left_out: Sequence[int], top: int) -> list[Near]:
+    def _ranked(self, vector: Floats, left_out: Sequence[int], top: int) -> list[Neighbour]:
         if top < 1:
             raise InputError("top", got=top, expected="1 or more")
         cosines = self.unit @ vector
@@ -298,7 +298,7 @@ class WordVectors:
             return []
         best = np.argpartition(-cosines, count - 1)[:count]
         best = best[np.lexsort((best, -cosines[best]))]
-        return [Near(self.words[place], float(cosines[place])) for place in best]
+        return [Neighbour(self.words[row], float(cosines[row])) for row in best]
 
 
 def unit(rows: Floats) -> Floats:

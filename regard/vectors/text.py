@@ -92,8 +92,8 @@ def _frequent(
     """
     is_word = stream != END
     counts = np.bincount(stream[is_word], minlength=len(names))
-    frequent = [place for place in range(len(names)) if counts[place] >= config.min_count]
-    order = sorted(frequent, key=lambda place: (-counts[place], names[place]))[: config.vocab]
+    frequent = [i for i in range(len(names)) if counts[i] >= config.min_count]
+    order = sorted(frequent, key=lambda i: (-counts[i], names[i]))[: config.vocab]
     if len(order) < 2:
         most = int(counts.max(initial=0))
         raise InputError(
@@ -102,21 +102,21 @@ def _frequent(
             expected="two or more",
             fix=f"the most frequent word occurs {most} times; take more text, or a lower count",
         )
-    renamed = np.full(len(names) + 1, END - 1, np.int32)  # END is -1: the last entry
-    renamed[order] = np.arange(len(order), dtype=np.int32)
-    renamed[END] = END
-    found = renamed[stream]
-    kept = found[found >= END]
-    words = [names[place] for place in order]
-    return TokenizedText(words, counts[order], kept, int(is_word.sum()))
+    new_ids = np.full(len(names) + 1, END - 1, np.int32)  # END is -1: the last entry
+    new_ids[order] = np.arange(len(order), dtype=np.int32)
+    new_ids[END] = END
+    renumbered = new_ids[stream]
+    words = [names[i] for i in order]
+    kept_ids = renumbered[renumbered >= END]
+    return TokenizedText(words, counts[order], kept_ids, int(is_word.sum()))
 
 
 def _lines(pieces: Iterable[DocumentPiece]) -> Iterator[str]:
     """The non-empty lines of documents; the end of a document also ends a line."""
-    rest = ""
+    unfinished = ""
     for piece in pieces:
-        *lines, rest = (rest + piece.text).split("\n")
+        *lines, unfinished = (unfinished + piece.text).split("\n")
         yield from (line for line in lines if line)
-        if rest and (piece.last or len(rest) > LONGEST_LINE):
-            yield rest
-            rest = ""
+        if unfinished and (piece.last or len(unfinished) > LONGEST_LINE):
+            yield unfinished
+            unfinished = ""

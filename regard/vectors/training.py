@@ -73,7 +73,7 @@ _logger = logging.getLogger(__name__)
 Ids = npt.NDArray[np.int64]
 
 
-class _Place(Config):
+class _Progress(Config):
     """The progress of a run in `training.json`."""
 
     step: int = Field(ge=1, le=2**53)
@@ -84,7 +84,7 @@ class _Place(Config):
 class _Facts(Config):
     """The contents of `training.json`: progress, torch version, and checksums of the data."""
 
-    place: _Place
+    place: _Progress
     torch: str
     data: dict[str, Annotated[str, Field(max_length=64)]]
 
@@ -149,27 +149,27 @@ class _Rows:
 
     rows: list[Tensor]
     """For each update, its distinct rows (rows,)."""
-    places: Tensor
-    """(update, place) For each position in the update, the index of its row in `rows`."""
+    index: Tensor
+    """(update, position) For each position in the update, the index of its row in `rows`."""
 
     @staticmethod
     def of(ids: Ids, words: int) -> _Rows:
-        """From word ids (update, place) and the vocabulary size."""
+        """From word ids (update, position) and the vocabulary size."""
         keys = ids + words * np.arange(len(ids))[:, None]
-        found, where = np.unique(keys, return_inverse=True)
-        starts = np.searchsorted(found, words * np.arange(len(ids) + 1))
-        rows = np.split(found % words, starts[1:-1])
-        places = where.reshape(ids.shape) - starts[:-1, None]
-        return _Rows([torch.from_numpy(each) for each in rows], torch.from_numpy(places))
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        starts = np.searchsorted(distinct, words * np.arange(len(ids) + 1))
+        rows = np.split(distinct % words, starts[1:-1])
+        index = inverse.reshape(ids.shape) - starts[:-1, None]
+        return _Rows([torch.from_numpy(part) for part in rows], torch.from_numpy(index))
 
     def move(self, table: Tensor, update: int, steps: Tensor, rate: float) -> None:
-        """Add rate × steps (place, dim) to the rows of a table (words, dim), in place.
+        """Add rate × steps (position, dim) to the rows of a table (words, dim), in place.
 
         The summed step of each row is clipped to the length `FARTHEST`.
         """
         rows = self.rows[update]
         moved = torch.zeros(len(rows), table.shape[1])
-        moved.index_add_(0, self.places[update], steps, alpha=rate)
+        moved.index_add_(0, self.index[update], steps, alpha=rate)
         length = torch.linalg.vector_norm(moved, dim=1, keepdim=True)
         table.index_add_(0, rows, moved.mul_((FARTHEST / length).clamp_(max=1)))
 
@@ -203,7 +203,7 @@ class _Sampler:
         self.stream, self.config, self.seed = text.stream, config, seed
         self.length = piece_length(config.window)
         counts = text.counts.astype(np.float64)
-        self.kept = keep_probability(counts, config.subsample).astype(np.float32)
+        self.keep = keep_probability(counts, config.subsample).astype(np.float32)
         drawn = np.cumsum(counts**config.power)
         self.drawn = drawn / drawn[-1]
         apart = np.abs(np.subtract.outer(np.arange(self.length), np.arange(self.length)))
@@ -220,19 +220,19 @@ class _Sampler:
         draw = np.random.Generator(np.random.PCG64([self.seed, epoch, block]))
         ids = self.stream[block * BLOCK : (block + 1) * BLOCK]
         line = np.cumsum(ids == END, dtype=np.int32)
-        kept = np.flatnonzero((draw.random(len(ids), np.float32) < self.kept[ids]) & (ids != END))
-        if not len(kept):
+        chosen = np.flatnonzero((draw.random(len(ids), np.float32) < self.keep[ids]) & (ids != END))
+        if not len(chosen):
             return None
         # Pieces begin at a random offset, so that the pairs lost at piece ends differ by epoch.
         before = int(draw.integers(self.length))
-        used = before + len(kept)
+        used = before + len(chosen)
         updates = math.ceil(used / (PIECES * self.length))
         tokens = np.zeros(updates * PIECES * self.length, np.int64)
-        tokens[before:used] = ids[kept]
+        tokens[before:used] = ids[chosen]
         lines = np.full(len(tokens), -1, np.int32)
-        lines[before:used] = line[kept]
+        lines[before:used] = line[chosen]
         reach = np.zeros(len(tokens), np.int16)
-        reach[before:used] = draw.integers(1, self.config.window + 1, len(kept), np.int16)
+        reach[before:used] = draw.integers(1, self.config.window + 1, len(chosen), np.int16)
         shape = (updates, PIECES, self.length)
         pairs = _pairs(lines.reshape(shape), reach.reshape(shape), self.apart)
         negatives = np.searchsorted(self.drawn, draw.random(len(tokens)), side="right")
@@ -438,13 +438,12 @@ class _Training:
             self._clock = time.perf_counter()  # saving does not count as training time
         if stopping and request.signal is not None:
             message = f"stopped by {signal_name(request.signal)} after step {self.step}"
-            kept = (
-                "" if self.path is None else ", saved; continue with the same command and --resume"
-            )
-            raise Interrupted(message + kept, signal=request.signal)
+            if self.path is not None:
+                message += ", saved; continue with the same command and --resume"
+            raise Interrupted(message, signal=request.signal)
 
     def _save(self) -> None:
-        if not all(bool(each.isfinite().all()) for each in (self.vectors, self.outputs)):
+        if not all(bool(table.isfinite().all()) for table in (self.vectors, self.outputs)):
             raise FoundProblems(
                 f"training stopped at step {self.step}: the vectors are not finite",
                 fix="lower train.learning_rate; earlier checkpoints are unchanged",
@@ -453,7 +452,7 @@ class _Training:
             checkpoint.save(self.path, self._snapshot(), self.recipe.train.keep, None)
 
     def _snapshot(self) -> Snapshot:
-        place = {"step": self.step, "seconds": round(self.seconds, 3), "best": None}
+        progress = {"step": self.step, "seconds": round(self.seconds, 3), "best": None}
         words = self.text.words
         return Snapshot(
             step=self.step,
@@ -462,7 +461,7 @@ class _Training:
             tokenizer=words_json(words, self.text.counts.tolist()),
             recipe=recipes.dump(self.recipe),
             training_tensors={OUTPUTS: self.outputs},
-            training={"place": place, **self.facts},
+            training={"place": progress, **self.facts},
         )
 
     def _restore(self, start: Snapshot) -> None:

@@ -1,4 +1,4 @@
-"""From the pixels that a vision model reads to the names and places of its tokens."""
+"""From the pixels that a vision model reads to the names and positions of its tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.tasks.trace import Picture
+from regard.tasks.trace import ImageGrid
 
 
 def pixel_values(given: Any) -> Tensor | None:
@@ -27,7 +27,7 @@ def pixel_values(given: Any) -> Tensor | None:
     return values[None] if values.dim() == 3 else values
 
 
-def read_picture(values: Tensor, config: Any, tokens: int, processor: Any = None) -> Picture:
+def read_picture(values: Tensor, config: Any, tokens: int, processor: Any = None) -> ImageGrid:
     """An image and its patches, as a vision model of `transformers` reads them.
 
     Args:
@@ -52,9 +52,9 @@ def read_picture(values: Tensor, config: Any, tokens: int, processor: Any = None
         )
     mean, std = (getattr(processor, name, None) for name in ("image_mean", "image_std"))
     if mean is not None and std is not None:
-        sides = [torch.tensor(each).view(-1, 1, 1) for each in (std, mean)]
-        shown = (values * sides[0] + sides[1]).clamp(0, 1)
+        scale, shift = (torch.tensor(numbers).view(-1, 1, 1) for numbers in (std, mean))
+        shown = (values * scale + shift).clamp(0, 1)
     else:
         low, high = values.min(), values.max()
         shown = (values - low) / (high - low).clamp(min=1e-9)
-    return Picture(shown.numpy(), (rows, columns), first)
+    return ImageGrid(shown.numpy(), (rows, columns), first)

@@ -52,36 +52,36 @@ class Tokens:
             ids=self.ids[start:stop],
         )
 
-    def words(self, places: Sequence[int]) -> tuple[list[str], list[int]]:
+    def words(self, positions: Sequence[int]) -> tuple[list[str], list[int]]:
         """Merge the tokens at some positions into words.
 
         Returns:
             The words, and for each position the number of its word.
         """
         groups: list[list[int]] = []
-        for place in places:
-            if groups and groups[-1][-1] == place - 1 and self._goes_on(place):
-                groups[-1].append(place)
+        for position in positions:
+            if groups and groups[-1][-1] == position - 1 and self._continues_word(position):
+                groups[-1].append(position)
             else:
-                groups.append([place])
+                groups.append([position])
         numbers = [number for number, group in enumerate(groups) for _ in group]
         return [self._text(group) for group in groups], numbers
 
-    def _goes_on(self, place: int) -> bool:
+    def _continues_word(self, position: int) -> bool:
         """Whether a token continues the word of the previous token."""
-        if place >= len(self.ids) or {*self.ids[place - 1 : place + 1]} & self.special:
+        if position >= len(self.ids) or {*self.ids[position - 1 : position + 1]} & self.special:
             return False
-        before, piece = self.pieces[place - 1 : place + 1]
+        before, piece = self.pieces[position - 1 : position + 1]
         if self.mark == CONTINUES:
             return piece.startswith(CONTINUES)
         begins = not self.mark or piece.startswith(self.mark)
         # a punctuation mark such as a comma is a word of its own
         return not begins and not (_is_sign(piece) or _is_sign(before))
 
-    def _text(self, places: Sequence[int]) -> str:
-        if places[0] >= len(self.ids):
-            return self.pieces[places[0]]
-        text = str(self.tokenizer.decode([self.ids[place] for place in places]))
+    def _text(self, positions: Sequence[int]) -> str:
+        if positions[0] >= len(self.ids):
+            return self.pieces[positions[0]]
+        text = str(self.tokenizer.decode([self.ids[position] for position in positions]))
         return text.removeprefix(CONTINUES).strip() or text
 
 
@@ -108,7 +108,7 @@ def read_tokens(given: Any, tokenizer: Any = None, row: int = 0) -> Tokens:
             )  # fmt: skip
     pieces = _one_row(given, row)
     # tokens after the end of the mask were generated: they are not padding
-    real = [bool(one) for one in _one_row(mask, row)] if mask is not None else []
+    real = [bool(value) for value in _one_row(mask, row)] if mask is not None else []
     real += [True] * (len(pieces) - len(real))
     if all(isinstance(piece, str) for piece in pieces):
         return Tokens(tuple(pieces), tuple(real))

@@ -83,11 +83,11 @@ class Layer:
     def sites(self, *, paired: bool) -> tuple[str, ...]:
         """All accepted sites: `site`, and that of Regard's own models (GPT: `decoder.3.self`)."""
         shown = self.site(paired=paired)
-        stack, _, rest = shown.partition(".")
+        stack, _, number_and_kind = shown.partition(".")
         if stack != "layers":
             return (shown,)
         causal = self.stack == "decoder" or getattr(self.module, "is_causal", True)
-        return shown, f"{'decoder' if causal else 'encoder'}.{rest}"
+        return shown, f"{'decoder' if causal else 'encoder'}.{number_and_kind}"
 
 
 def attention_layers(model: nn.Module, version: str) -> dict[str, Layer]:
@@ -101,19 +101,19 @@ def attention_layers(model: nn.Module, version: str) -> dict[str, Layer]:
     Raises:
         InputError: If there is none.
     """
-    found = {}
+    layers = {}
     for name, module in model.named_modules():
         config = getattr(module, "config", None)
         if hasattr(config, NAME) and registry_code(type(module)) is not None:
-            found[name] = Layer(name, module, config)
-    if not found:
+            layers[name] = Layer(name, module, config)
+    if not layers:
         raise InputError(
             f"{type(model).__name__} cannot be watched",
             got=f"attention code of its own, in transformers {version}",
             expected="layers that take their function from its registry",
             fix="BERT and similar models have them since transformers 5.0, T5 since 5.15",
         )
-    return found
+    return layers
 
 
 def registry_code(kind: type) -> tuple[ModuleType, str] | None:
@@ -151,11 +151,11 @@ def original_function(kind: type, implementation: str) -> Callable[..., Any]:
     Raises:
         InputError: If it cannot be determined.
     """
-    found = registry_code(kind)
-    assert found is not None, "only layers that use the registry get here"
+    source = registry_code(kind)
+    assert source is not None, "only layers that use the registry get here"
     if implementation == "eager":
-        return _eager_function(kind.__name__, *found)
-    return getattr(found[0], REGISTRY)[implementation]  # a file may define its own registry
+        return _eager_function(kind.__name__, *source)
+    return getattr(source[0], REGISTRY)[implementation]  # a file may define its own registry
 
 
 @cache
@@ -186,8 +186,8 @@ def check_layer(layer: Layer, implementation: str) -> None:
             fix='load the model with attn_implementation="sdpa"',
         )
     original_function(type(layer.module), implementation)
-    found = registry_code(type(layer.module))
-    for line in BY_NAME.findall(found[1] if found else ""):
+    source = registry_code(type(layer.module))
+    for line in BY_NAME.findall(source[1] if source else ""):
         if f'"{implementation}"' not in line or "output_attentions" in line:
             continue
         # GPT-2 compares with "eager", but this matters only with reorder_and_upcast_attn
@@ -210,24 +210,24 @@ def pick_layers(known: dict[str, Layer], asked: Layers) -> list[Layer]:
     """
     if asked is None:
         return list(known.values())
-    each: Iterable[str | int] = [asked] if isinstance(asked, str | int) else asked
-    names = {name for one in each for name in _named(known, one)}
+    selectors: Iterable[str | int] = [asked] if isinstance(asked, str | int) else asked
+    names = {name for selector in selectors for name in _named(known, selector)}
     return [layer for name, layer in known.items() if name in names]
 
 
 def _named(known: dict[str, Layer], asked: str | int) -> list[str]:
     """The names of the layers that one name, pattern or number selects."""
     if isinstance(asked, int):
-        found = _only(asked, [name for name, each in known.items() if each.number == asked])
+        names = _unique(asked, [name for name, layer in known.items() if layer.number == asked])
     else:
-        found = [name for name in known if fnmatchcase(name, asked)]
-        found = found or at_site(known, asked)
-    if not found:
+        names = [name for name in known if fnmatchcase(name, asked)]
+        names = names or at_site(known, asked)
+    if not names:
         paired = is_paired(known)
         sites = [site for layer in known.values() for site in layer.sites(paired=paired)]
         close = get_close_matches(str(asked), [*known, *sites], n=1, cutoff=0.0)
         raise InputError("no such layer", got=asked, expected=f"one such as {close[0]}")
-    return found
+    return names
 
 
 def at_site(known: Mapping[str, Layer], asked: str) -> list[str]:
@@ -237,11 +237,11 @@ def at_site(known: Mapping[str, Layer], asked: str) -> list[str]:
         InputError: If several layers share the one site.
     """
     paired = is_paired(known)
-    found = [
+    names = [
         name for name, layer in known.items()
         if any(fnmatchcase(site, asked) for site in layer.sites(paired=paired))
     ]  # fmt: skip
-    return found if "*" in asked else _only(asked, found)
+    return names if "*" in asked else _unique(asked, names)
 
 
 def is_paired(known: Mapping[str, Layer]) -> bool:
@@ -249,14 +249,14 @@ def is_paired(known: Mapping[str, Layer]) -> bool:
     return any(layer.kind == "cross" for layer in known.values())
 
 
-def _only(asked: str | int, found: list[str]) -> list[str]:
-    """Return `found` unchanged if it has at most one layer; otherwise raise an InputError."""
-    if len(found) > 1:
+def _unique(asked: str | int, names: list[str]) -> list[str]:
+    """Return `names` unchanged if it has at most one layer; otherwise raise an InputError."""
+    if len(names) > 1:
         of = "number" if isinstance(asked, int) else "name"
         raise InputError(
             f"layer {asked}",
-            got=f"{len(found)} layers of that {of}",
+            got=f"{len(names)} layers of that {of}",
             expected="a name",
-            fix=f"try {' or '.join(found[:3])}",
+            fix=f"try {' or '.join(names[:3])}",
         )
-    return found
+    return names

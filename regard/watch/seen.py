@@ -54,9 +54,9 @@ class Recorded:
     def of(cls, call: Call, records: Records, wanted: Tap) -> Recorded:
         """The recording of a call, with what is needed to join it with other steps."""
         (batch, heads, queries, _), keys = call.q.shape, call.k.shape[2]
-        some = heads if wanted.heads is None else len(wanted.heads)
-        asked = queries if wanted.queries is None or queries == 1 else len(wanted.queries)
-        shape = batch, some, asked, keys
+        head_count = heads if wanted.heads is None else len(wanted.heads)
+        query_count = queries if wanted.queries is None or queries == 1 else len(wanted.queries)
+        shape = batch, head_count, query_count, keys
         first = call.k[:, 0].detach()  # (batch, key, head_dim)
         before = first[:, keys - queries - 1].cpu().clone() if keys > queries else None
         return cls(records, shape, queries, keys, first[:, -1].cpu().clone(), before)
@@ -127,12 +127,12 @@ class Step(Mapping[str, Tensor]):
         """
         if isinstance(layer, str) and layer in self.calls:
             return layer
-        found = self._numbered(layer) if isinstance(layer, int) else self._at_site(layer)
-        if found is None:
+        name = self._numbered(layer) if isinstance(layer, int) else self._at_site(layer)
+        if name is None:
             close = get_close_matches(str(layer), self.calls, n=1, cutoff=0.0)
             expected = f"one such as {close[0]}" if close else "a call of the model in the `with`"
             raise InputError("not recorded", got=layer, expected=expected)
-        return found
+        return name
 
     def _numbered(self, number: int) -> str | None:
         """The layer with this number if numbers are unique; else the layer at this index."""
@@ -236,7 +236,7 @@ class Seen:
             # a sliding-window cache has dropped the first keys
             parts.append((0 if cross else max(0, done - call.keys), weights))
         keys = max(shift + weights.shape[3] for shift, weights in parts)
-        return torch.cat([_placed(weights, shift, keys) for shift, weights in parts], dim=2)
+        return torch.cat([_padded(weights, shift, keys) for shift, weights in parts], dim=2)
 
     def look(
         self,
@@ -308,7 +308,7 @@ class Seen:
         calls = calls if rows is None else calls[: len(_followed(rows))]
         count = sum(call.queries for call in calls)
         ended = rows is not None and (decoding or not self._paired)
-        places = self._places(calls)
+        positions = self._positions(calls)
         if not decoding:
             read = _fitting(name, source, count, ended=ended)
             queries, keys = read, read
@@ -316,24 +316,24 @@ class Seen:
             read = _fitting(name, written, count, ended=ended)
             queries = read if written is None else written.cut(1, count + 1)
             keys = read if layer.kind == "self" else _fitting(name, source, weights.shape[2])
-        across = [place for place in range(len(keys)) if keys.real[place]]
-        down = [number for number, place in enumerate(places) if queries.real[place]]
+        across = [position for position in range(len(keys)) if keys.real[position]]
+        down = [number for number, position in enumerate(positions) if queries.real[position]]
         array = weights[:, down][:, :, across].double().numpy()
         pieces = AttentionMap(self._site(name), array, ("",) * len(down), ("",) * len(across))
-        query_words, query_numbers = queries.words([places[number] for number in down])
+        query_words, query_numbers = queries.words([positions[number] for number in down])
         key_words, key_numbers = keys.words(across)
         return merge_words(pieces, query_numbers, key_numbers, query_words, key_words)
 
-    def _places(self, calls: Sequence[Recorded]) -> list[int]:
+    def _positions(self, calls: Sequence[Recorded]) -> list[int]:
         """The indices of the recorded queries: the requested ones, and every single-query step."""
-        places: list[int] = []
+        positions: list[int] = []
         done = 0
         for call in calls:
             asked = self._wanted.queries if call.queries > 1 else None
             asked = range(call.queries) if asked is None else asked
-            places += [done + i % call.queries for i in asked]
+            positions += [done + i % call.queries for i in asked]
             done += call.queries
-        return places
+        return positions
 
     def _layer(self, name: str) -> Layer:
         return self.layers[name.partition("#")[0]]
@@ -394,7 +394,7 @@ def _check_same(newest: Tensor, before: Tensor | None) -> None:
         )
 
 
-def _placed(weights: Tensor, shift: int, keys: int) -> Tensor:
+def _padded(weights: Tensor, shift: int, keys: int) -> Tensor:
     """Pad the weights with zeros to `keys` columns, their first column at `shift`."""
     return torch.nn.functional.pad(weights, (shift, keys - shift - weights.shape[3]))
 

@@ -65,7 +65,7 @@ def watch(
     return Watch(
         model,
         layers,
-        Tap(*_known(sites), heads=_numbers("heads", heads), queries=_numbers("queries", queries)),
+        Tap(*_sites(sites), heads=_numbers("heads", heads), queries=_numbers("queries", queries)),
         [*_knocked_out(knock_out), *edits],
     )
 
@@ -83,9 +83,9 @@ class Watch:
         self._edits: dict[nn.Module, list[Edit]] = {}
         chosen = dict(self._recorded)
         for edit in edits:
-            place, _, site = edit.site.rpartition(".")
-            _known([site])
-            for layer in pick_layers(known, int(place) if place.isdecimal() else place):
+            name, _, site = edit.site.rpartition(".")
+            _sites([site])
+            for layer in pick_layers(known, int(name) if name.isdecimal() else name):
                 chosen[layer.module] = layer
                 edit_here = replace(edit, site=f"{SITE}.{site}")
                 self._edits.setdefault(layer.module, []).append(edit_here)
@@ -142,7 +142,7 @@ class Watch:
         """
         # transformers 5.23 has a new name for it, and warns where the old one is asked for.
         names = ("is_activation_checkpointing", "is_gradient_checkpointing")
-        name = next((each for each in names if hasattr(type(self.model), each)), "")
+        name = next((name for name in names if hasattr(type(self.model), name)), "")
         again = module.training and bool(getattr(self.model, name, False))
         device = next((parameter.device.type for parameter in module.parameters()), "cpu")
         if self._edits and again and torch.is_grad_enabled() and device != "cpu":
@@ -237,7 +237,7 @@ def _check_model(library: Any, model: Any) -> None:
         )
 
 
-def _known(sites: Sequence[str]) -> list[str]:
+def _sites(sites: Sequence[str]) -> list[str]:
     """The sites with the prefix that a tap uses, such as `layer.weights`.
 
     Raises:
@@ -259,7 +259,7 @@ def _numbers(what: str, given: Any) -> list[int] | None:
     if given is None:
         return None
     try:
-        return [index(each) for each in _listed(given)]  # accepts numpy and torch integers
+        return [index(item) for item in _listed(given)]  # accepts numpy and torch integers
     except TypeError:
         raise InputError(what, got=repr(given), expected="whole numbers, such as [0, 3]") from None
 

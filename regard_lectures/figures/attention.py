@@ -13,14 +13,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.draw.cells import positive_scale, signed_scale
-from regard.draw.colours import BLUE, LINE_STYLES, MUTED, ORANGE, LineStyle
-from regard.draw.sheet import SMALLEST, Chart, scientific, text_width
+from regard import vectors
+from regard.draw import (
+    BLUE,
+    LINE_STYLES,
+    MUTED,
+    ORANGE,
+    SMALLEST,
+    Chart,
+    LineStyle,
+    positive_scale,
+    scientific,
+    signed_scale,
+    text_width,
+)
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
+from regard.explain import Board, Drawing
 from regard.layers import Attention, DotScore, Mask, masked_softmax
-from regard.train.adam import Adam
-from regard.vectors.store import vectors
+from regard.train import Adam
 from regard_lectures.figures.descent import descend
 
 LECTURE_NUMBERS = (-8.96, 8.84, -2.15, 4.1)
@@ -49,12 +59,12 @@ def softmax(text: str | None) -> Drawing:
     """The softmax exp(x_i) / Σ_j exp(x_j) of the lecture's numbers or the user's own."""
     x = torch.tensor(_numbers(text), dtype=torch.float64)
     weights = masked_softmax(x, None)
-    own = text is not None
+    is_given = text is not None
     positive = "Every share is positive" if weights.all() else "Shares below 10⁻³⁰⁸ are 0 here"
     caption = f"{positive}, and their sum is {float(weights.sum()):.6g}."
     details = "softmax(x)ᵢ = exp(xᵢ) / Σⱼ exp(xⱼ), computed in double precision."
     wrong = masked_softmax(-x, None)
-    if not own:
+    if not is_given:
         caption = (
             f"The largest number gets a share of {float(weights[1]):.4f}; the slide computes "
             "exp(−x) by mistake, so that the smallest number gets it."
@@ -64,13 +74,13 @@ def softmax(text: str | None) -> Drawing:
             "and prints the shares on the right, where the smallest number gets nearly everything."
         )
     panels = [("the numbers x", x, BLUE), ("softmax(x)", weights, BLUE)]
-    panels += [] if own else [("the slide: exp(−x)", wrong, ORANGE)]
+    panels += [] if is_given else [("the slide: exp(−x)", wrong, ORANGE)]
     with Board(caption, [1] * len(panels), details) as board:
-        for place, (heading, values, colour) in enumerate(panels):
-            axes = board.chart(place, heading)
-            _draw_numbers(axes, x, values, colour, shares=place > 0)
+        for panel, (heading, values, colour) in enumerate(panels):
+            axes = board.chart(panel, heading)
+            _draw_numbers(axes, x, values, colour, shares=panel > 0)
         numbers = {"x": x.tolist(), "weights": weights.tolist(), "sum": float(weights.sum())}
-        slide = {} if own else {"slide_exp_of_minus_x": wrong.tolist()}
+        slide = {} if is_given else {"slide_exp_of_minus_x": wrong.tolist()}
         return board.drawing(**(numbers | slide))
 
 
@@ -85,18 +95,18 @@ def _draw_numbers(axes: Chart, x: Tensor, values: Tensor, colour: str, *, shares
         shares: Whether the values are a softmax.
     """
     count = len(x)
-    room = axes.get_window_extent().width / count
+    bar_width = axes.get_window_extent().width / count
     names = [f"{value:g}".replace("-", "−") for value in x.tolist()]
-    if not shares or max(text_width(name, SMALLEST) for name in names) > room:
+    if not shares or max(text_width(name, SMALLEST) for name in names) > bar_width:
         names = [f"x{number + 1}" for number in range(count)]
     axes.bar(range(count), values.tolist(), color=colour, width=0.6)
     axes.set_xticks(range(count), names)
     axes.grid(visible=False, axis="x")
     written = [_share(value, count) if shares else f"{value:.4g}" for value in values.tolist()]
-    if max(text_width(text, SMALLEST) for text in written) <= room:
-        for place, (value, text) in enumerate(zip(values.tolist(), written, strict=True)):
+    if max(text_width(text, SMALLEST) for text in written) <= bar_width:
+        for index, (value, text) in enumerate(zip(values.tolist(), written, strict=True)):
             up = value >= 0
-            axes.write_beside((place, value), text.replace("-", "−"), xytext=(0, 4 if up else -4),
+            axes.write_beside((index, value), text.replace("-", "−"), xytext=(0, 4 if up else -4),
                    va="bottom" if up else "top")  # fmt: skip
     if shares:
         axes.set_ylim(0, 1.1)
@@ -138,12 +148,12 @@ def scaling(keys: int, seed: int) -> Drawing:
     dims = [2**power for power in range(2, 11)]  # 4 … 1024
     queries = 512
     kinds = {"q·k": "plain", "q·k / √d": "scaled"}
-    found: dict[str, list[list[float]]] = {kind: [] for kind in kinds.values()}
+    curves: dict[str, list[list[float]]] = {kind: [] for kind in kinds.values()}
     for dim in dims:
         q, k = torch.randn(queries, dim), torch.randn(keys, dim)
         for kind, scale in (("plain", 1.0), ("scaled", dim**-0.5)):
             scores = DotScore(scale).scores(q, k)  # (query, key)
-            found[kind].append(_softmax_at(scores))
+            curves[kind].append(_softmax_at(scores))
     caption = (
         "The variance of q·k is d, so for large d the softmax saturates and its gradient vanishes; "
         "divided by √d, both are independent of d."
@@ -162,10 +172,10 @@ def scaling(keys: int, seed: int) -> Drawing:
             axes = board.chart(column, heading, "width d of q and k", "")
             for label, kind in kinds.items():
                 style = styles[label]
-                middle = [row[column] for row in found[kind]]
+                middle = [row[column] for row in curves[kind]]
                 axes.curve(dims, middle, style=style, marker=style.marker)
                 if column:
-                    low, high = ([row[column + shift] for row in found[kind]] for shift in (2, 4))
+                    low, high = ([row[column + shift] for row in curves[kind]] for shift in (2, 4))
                     axes.fill_between(dims, low, high, color=style.colour, alpha=0.15, linewidth=0)
             axes.log_axis("x", [4, 16, 64, 256, 1024])
             if column == 0:
@@ -178,7 +188,7 @@ def scaling(keys: int, seed: int) -> Drawing:
         return board.drawing(
             dims=dims,
             **{
-                f"{name}_{kind}": [row[column] for row in found[kind]]
+                f"{name}_{kind}": [row[column] for row in curves[kind]]
                 for kind in kinds.values()
                 for column, name in enumerate(("variance", "largest_weight", "gradient"))
             },
@@ -235,9 +245,9 @@ def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
     with Board(caption, (1, 1, 0.8), details) as board:
         headings = "dot product: x xᵀ", "learned: x W_q W_kᵀ xᵀ"
         labels, sides = (words, words), ("query", "key")
-        for place, table in enumerate((plain, learned)):
+        for panel, table in enumerate((plain, learned)):
             board.matrix(
-                place, headings[place], table.sigmoid(), positive_scale(), labels, sides, ".1f"
+                panel, headings[panel], table.sigmoid(), positive_scale(), labels, sides, ".1f"
             )
         axes = board.chart(2, "learning", "step", "cross-entropy")
         lines = {"x xᵀ": [fixed] * steps, "W_q = W_k": shared_losses, "W_q, W_k": losses}
@@ -246,9 +256,9 @@ def bilinear(text: str | None, dim: int, steps: int, seed: int) -> Drawing:
         axes.set_ylim(0, max(fixed, losses[0], shared_losses[0]) * 1.6)
         axes.draw_legend("upper right")
         return board.drawing(
-            **{f"right_{name}": each.right for name, each in judged.items()},
-            **{f"found_{name}": each.found for name, each in judged.items()},
-            **{f"false_{name}": each.false for name, each in judged.items()},
+            **{f"right_{name}": judgement.right for name, judgement in judged.items()},
+            **{f"found_{name}": judgement.hits for name, judgement in judged.items()},
+            **{f"false_{name}": judgement.false for name, judgement in judged.items()},
             pairs=pairs,
             right_always_no=never,
             asymmetry_plain=float((plain - plain.T).abs().max()),
@@ -267,7 +277,7 @@ class Judged:
 
     right: float
     """The accuracy over all cells; most cells are negative."""
-    found: int
+    hits: int
     """The number of true positives."""
     false: int
     """The number of false positives."""
@@ -277,15 +287,15 @@ def _bilinear_texts(judged: dict[str, Judged], pairs: int, never: float) -> tupl
     """The caption and the details."""
     plain, shared, learned = judged["plain"], judged["shared"], judged["learned"]
     caption = (
-        f"The dot product finds {plain.found} of {pairs} pairs with {plain.false} false alarms; "
-        f"with learned matrices it finds {learned.found}, with {learned.false} false alarms."
+        f"The dot product finds {plain.hits} of {pairs} pairs with {plain.false} false alarms; "
+        f"with learned matrices it finds {learned.hits}, with {learned.false} false alarms."
     )
     details = (
         "Each cell answers: does this key matter to this query? An adjective matters to its noun, "
         "the noun does not matter to its adjective. x xᵀ is symmetric and largest for a word with "
         f"itself, and has nothing to learn: {plain.right:.0%} of the cells are right, which is "
         f"little, since always answering no is right in {never:.0%}. With learned W_q and W_k, "
-        f"{learned.right:.0%} are right. With W_q = W_k the scores stay symmetric: {shared.found} "
+        f"{learned.right:.0%} are right. With W_q = W_k the scores stay symmetric: {shared.hits} "
         f"pairs found, {shared.false} false alarms. Shown is the sigmoid of the score, the "
         "probability that the key matters."
     )

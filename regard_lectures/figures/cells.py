@@ -13,11 +13,9 @@ from typing import NamedTuple
 
 import torch
 
-from regard.draw.colours import LINE_STYLES, LineStyle
-from regard.explain.drawing import Board, Drawing
-from regard.layers import Attention, Recurrent
-from regard.layers.convolution import GatedConvolution
-from regard.layers.mixer import Mixer
+from regard.draw import LINE_STYLES, LineStyle
+from regard.explain import Board, Drawing
+from regard.layers import Attention, GatedConvolution, Mixer, Recurrent
 from regard_lectures.figures.costs import decades
 
 WIDTHS = (16, 32, 64, 128, 256, 512, 1024)
@@ -58,12 +56,12 @@ def cells(dim: int) -> Drawing:
     Args:
         dim: The width of the table's layers.
     """
-    found = {name: [counted(kind, d) for d in WIDTHS] for name, kind in KINDS.items()}
+    counts = {name: [counted(kind, d) for d in WIDTHS] for name, kind in KINDS.items()}
     here = {name: counted(kind, dim) for name, kind in KINDS.items()}
     right = all(kind.count(dim) == here[name] for name, kind in KINDS.items()) and all(
         kind.count(d) == count
         for name, kind in KINDS.items()
-        for d, count in zip(WIDTHS, found[name], strict=True)
+        for d, count in zip(WIDTHS, counts[name], strict=True)
     )
     agree = "as the formulas say" if right else "other than the formulas say"
     caption = (
@@ -85,10 +83,10 @@ def cells(dim: int) -> Drawing:
         axes = board.chart(0, "parameters of one layer", "width d", "")
         for name, style in styles.items():
             axes.curve(WIDTHS, [KINDS[name].count(d) for d in WIDTHS], style=style)
-            axes.curve(WIDTHS, found[name], style=LineStyle(style.colour, "none"),
+            axes.curve(WIDTHS, counts[name], style=LineStyle(style.colour, "none"),
                        marker=style.marker, markersize=9)  # fmt: skip
         axes.log_axis("x", WIDTHS[::2])
-        axes.log_axis("y", decades([count for line in found.values() for count in line]))
+        axes.log_axis("y", decades([count for line in counts.values() for count in line]))
         rows = [
             (name, kind.formula, f"{kind.count(dim):,}", f"{here[name]:,}")
             for name, kind in KINDS.items()
@@ -97,7 +95,7 @@ def cells(dim: int) -> Drawing:
         board.table(1, f"width d = {dim:,}", columns, rows)
         return board.drawing(
             widths=list(WIDTHS),
-            **{f"parameters_{name}": line for name, line in found.items()},
+            **{f"parameters_{name}": line for name, line in counts.items()},
             **{f"computed_{name}": kind.count(dim) for name, kind in KINDS.items()},
             **{f"counted_{name}": count for name, count in here.items()},
         )

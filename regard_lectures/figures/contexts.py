@@ -17,17 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.draw.colours import LINE_STYLES
-from regard.draw.sheet import SMALLEST, shorten
+from regard import Pipeline, load
+from regard.draw import LINE_STYLES, SMALLEST, shorten
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.arrays import Ragged
-from regard.inputs.text import Tokenizer
+from regard.explain import Board, Drawing
+from regard.inputs import Ragged, Tokenizer
 from regard.layers import Tap
-from regard.models.mode import evaluating
-from regard.pipeline import Pipeline
-from regard.recipes.shelf import shipped
-from regard.runs.load import load
+from regard.models import evaluating
+from regard.recipes import shipped
 
 TEXT, WORD = "The King doth wake tonight and takes his rouse", "King"
 MODELS = ("small/fill", "small/translate", "tiny/translate")
@@ -68,28 +65,28 @@ def layers(text: str | None, word: str, model: str, bank: str) -> Drawing:
         model: A model that reads text; by default one that is shipped.
         bank: A file of sentences, one on each line.
     """
-    name = model or next(each for each in MODELS if each in shipped())
+    name = model or next(candidate for candidate in MODELS if candidate in shipped())
     pipeline = load(name, device="cpu")
     sentences = _sentences(bank)
     asked_for = word or (WORD if text is None else "")
     sentence = _in_fewest_tokens(pipeline, TEXT if text is None else text, asked_for)
-    own, *others = read(pipeline, [sentence, *sentences])
-    place = _place(own, asked_for)
-    asked = own.words[place]
-    near = [nearest(own, place, others, layer) for layer in range(len(own.vectors))]
-    lines = _lines(own, place, others)
+    query, *others = read(pipeline, [sentence, *sentences])
+    index = _index_of(query, asked_for)
+    asked = query.words[index]
+    near = [nearest(query, index, others, layer) for layer in range(len(query.vectors))]
+    lines = _lines(query, index, others)
     to_itself = lines["its embedding"]
     size = f"{pipeline.parameters / 1e6:.1f} million parameters"
-    unlike = [nearest(own, place, others, layer, other=True) for layer in range(len(near))]
+    unlike = [nearest(query, index, others, layer, other=True) for layer in range(len(near))]
     first, last = near[0][0], near[-1][0]
     caption = (
         f"Layer by layer “{asked}” takes on its context: the cosine with its plain embedding falls "
         f"to {to_itself[-1]:.2f}, and at the top it is nearest to “{last.sentence}”."
     )
     details = (
-        f"{name}, {size}: “{own.shown(place)}”. The vector of the word before the first layer "
+        f"{name}, {size}: “{query.shown(index)}”. The vector of the word before the first layer "
         "(without its position) and after each layer, beside those of all "
-        f"{sum(len(each.words) for each in others)} words of {len(others)} sentences at the same "
+        f"{sum(len(text.words) for text in others)} words of {len(others)} sentences at the same "
         f"layer. In the embedding a word is the same everywhere: the nearest is “{first.word}” "
         f"with {first.cosine:.2f}. Curves: cosine with its embedding; with the same word in the "
         "other sentences, on average; with all other words, on average: vectors of a model often "
@@ -102,8 +99,10 @@ def layers(text: str | None, word: str, model: str, bank: str) -> Drawing:
         rows: list[list[str]] = []
         for layer in shown:
             rows.append([f"after layer {layer}" if layer else "in the embedding"])
-            said = [f"{each.cosine:.2f}  {each.sentence}" for each in near[layer]]
-            words = ", ".join(f"{each.word} {each.cosine:.2f}" for each in unlike[layer])
+            said = [f"{neighbour.cosine:.2f}  {neighbour.sentence}" for neighbour in near[layer]]
+            words = ", ".join(
+                f"{neighbour.word} {neighbour.cosine:.2f}" for neighbour in unlike[layer]
+            )
             said.append(f"other words: {words}")
             rows.extend([shorten(line, width, SMALLEST + 1)] for line in said)
         bold = range(0, len(rows), len(rows) // len(shown))
@@ -121,14 +120,14 @@ def layers(text: str | None, word: str, model: str, bank: str) -> Drawing:
                 "word": asked,
                 "layers": shown,
                 **{
-                    f"nearest_{layer}": [each.sentence for each in found]
-                    for layer, found in enumerate(near)
+                    f"nearest_{layer}": [neighbour.sentence for neighbour in neighbours]
+                    for layer, neighbours in enumerate(near)
                 },
                 **{
-                    f"other_words_{layer}": [each.word for each in found]
-                    for layer, found in enumerate(unlike)
+                    f"other_words_{layer}": [neighbour.word for neighbour in neighbours]
+                    for layer, neighbours in enumerate(unlike)
                 },
-                "cosines": [[each.cosine for each in found] for found in near],
+                "cosines": [[neighbour.cosine for neighbour in neighbours] for neighbours in near],
                 **{f"cosine_{key.replace(' ', '_')}": line for key, line in lines.items()},
             }
         )
@@ -140,10 +139,10 @@ def _sentences(bank: str) -> list[str]:
         lines = Path(bank or SENTENCES).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("bank", got=bank, expected="a file of sentences, one on a line") from error
-    found = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    if not found:
+    sentences = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not sentences:
         raise InputError("bank", got=f"{bank}, which is empty", expected="a sentence on each line")
-    return found
+    return sentences
 
 
 def _in_fewest_tokens(pipeline: Pipeline, text: str, word: str) -> str:
@@ -184,7 +183,7 @@ def layer_vectors(model: Any, rows: Sequence[list[int]]) -> list[Tensor]:
     count = len(tap.records)
     blocks = [tap.records[f"{model.reader}.{layer}.residual"] for layer in range(count)]
     return [
-        torch.stack([embedding[ids], *(each[row, : len(ids)] for each in blocks)])
+        torch.stack([embedding[ids], *(block[row, : len(ids)] for block in blocks)])
         for row, ids in enumerate(rows)
     ]
 
@@ -198,70 +197,70 @@ def _read(tokenizer: Tokenizer, ids: list[int], vectors: Tensor) -> Read:
         vectors: (layers + 1, tokens, dim)
     """
     words, index = tokenizer.words(ids)
-    places = [[p for p, at in enumerate(index) if at == number] for number in range(len(words))]
+    positions = [[p for p, at in enumerate(index) if at == number] for number in range(len(words))]
     chosen = [
         number
-        for number, tokens in enumerate(places)
+        for number, tokens in enumerate(positions)
         if any(letter.isalnum() for letter in tokenizer.decode([ids[p] for p in tokens]))
     ]
     if not chosen:
         raise InputError("a text", got="no words", expected="some words")
-    means = [vectors[:, places[number]].mean(1) for number in chosen]
+    means = [vectors[:, positions[number]].mean(1) for number in chosen]
     return Read([words[number].strip() for number in chosen], torch.stack(means, dim=1))
 
 
-def _place(own: Read, word: str) -> int:
+def _index_of(query: Read, word: str) -> int:
     """The index of a word in the text; by default the last one.
 
     Raises:
         InputError: If the text does not have it.
     """
-    folded = [each.casefold() for each in own.words]
+    folded = [candidate.casefold() for candidate in query.words]
     if not word:
         return len(folded) - 1
     if word.casefold() not in folded:
-        raise InputError("word", got=repr(word), expected=f"one of {' '.join(own.words)}")
+        raise InputError("word", got=repr(word), expected=f"one of {' '.join(query.words)}")
     return folded.index(word.casefold())
 
 
 def nearest(
-    own: Read, place: int, others: Sequence[Read], layer: int, *, other: bool = False
+    query: Read, index: int, others: Sequence[Read], layer: int, *, other: bool = False
 ) -> list[Near]:
     """The words of other sentences with the largest cosines at a layer, largest first.
 
     Args:
-        own: The text.
-        place: The index of the word in it.
+        query: The text.
+        index: The index of the word in it.
         others: The other sentences.
         layer: The layer; 0 is the embedding.
         other: Only words that are spelled differently, each once.
     """
-    vector, asked = own.vectors[layer, place], own.words[place].casefold()
-    found = [
-        Near(float(cosine), each.words[at], each.shown(at))
-        for each in others
-        for at, cosine in enumerate(F.cosine_similarity(each.vectors[layer], vector, dim=-1))
+    vector, asked = query.vectors[layer, index], query.words[index].casefold()
+    neighbours = [
+        Near(float(cosine), text.words[at], text.shown(at))
+        for text in others
+        for at, cosine in enumerate(F.cosine_similarity(text.vectors[layer], vector, dim=-1))
     ]
-    found.sort(key=lambda each: -each.cosine)
+    neighbours.sort(key=lambda neighbour: -neighbour.cosine)
     if other:
-        best = {each.word.casefold(): each for each in reversed(found)}
+        best = {neighbour.word.casefold(): neighbour for neighbour in reversed(neighbours)}
         best.pop(asked, None)
-        found = sorted(best.values(), key=lambda each: -each.cosine)
-    return found[:NEAREST]
+        neighbours = sorted(best.values(), key=lambda neighbour: -neighbour.cosine)
+    return neighbours[:NEAREST]
 
 
-def _lines(own: Read, place: int, others: Sequence[Read]) -> dict[str, list[float]]:
+def _lines(query: Read, index: int, others: Sequence[Read]) -> dict[str, list[float]]:
     """The cosines by layer: with the embedding, the same word elsewhere, and all other words."""
-    vector = own.vectors[:, place]  # (layers + 1, dim)
-    words = [word.casefold() for each in others for word in each.words]
-    every = torch.cat([each.vectors for each in others], dim=1)  # (layers + 1, words, dim)
+    vector = query.vectors[:, index]  # (layers + 1, dim)
+    words = [word.casefold() for text in others for word in text.words]
+    every = torch.cat([text.vectors for text in others], dim=1)  # (layers + 1, words, dim)
     cosines = F.cosine_similarity(every, vector[:, None], dim=-1)  # (layers + 1, words)
-    same = torch.tensor([word == own.words[place].casefold() for word in words])
-    found: dict[str, Any] = {
+    same = torch.tensor([word == query.words[index].casefold() for word in words])
+    lines: dict[str, Any] = {
         "its embedding": F.cosine_similarity(vector, vector[:1], dim=-1).tolist()
     }
     if same.any():
-        found["the word elsewhere"] = cosines[:, same].mean(1).tolist()
+        lines["the word elsewhere"] = cosines[:, same].mean(1).tolist()
     if not same.all():
-        found["other words"] = cosines[:, ~same].mean(1).tolist()
-    return found
+        lines["other words"] = cosines[:, ~same].mean(1).tolist()
+    return lines

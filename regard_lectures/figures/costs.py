@@ -21,11 +21,10 @@ from functools import partial
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
+from regard.draw import LINE_STYLES, MUTED, LineStyle
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing, key_of
-from regard.layers import AdditiveScore, Attention, DotScore, Mask, plain_context
-from regard.layers.attention import attend_unfused
+from regard.explain import Board, Drawing, key_of
+from regard.layers import AdditiveScore, Attention, DotScore, Mask, attend_unfused, plain_context
 
 SHORTEST = 32
 """The shortest sequence whose scores are measured."""
@@ -80,7 +79,7 @@ def costs(length: int, dim: int, heads: int, rounds: int, seed: int) -> Drawing:
     x, ctx = torch.randn(LENGTH, width), plain_context((LENGTH,))
     times = measured({name: partial(layer, x, ctx) for name, layer in layers.items()}, rounds)
     flops = {name: attention_flops(layer, LENGTH) for name, layer in layers.items()}
-    return _draw(_Found(lengths, dim, scores, counts, times, flops), rounds, seed)
+    return _draw(_Measurements(lengths, dim, scores, counts, times, flops), rounds, seed)
 
 
 def score_calls(length: int, dim: int) -> dict[str, Call]:
@@ -164,7 +163,7 @@ def _silent_profiler() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Measurements:
     """All measurements."""
 
     lengths: list[int]
@@ -184,8 +183,10 @@ class _Found:
 
     def factor(self, what: str) -> float:
         """Additive over dot product at the longest sequence, in `seconds` or `bytes`."""
-        one, two = (self.scores[name, self.lengths[-1]] for name in ("additive", "dot product"))
-        return float(getattr(one, what) / getattr(two, what))
+        additive, dot = (
+            self.scores[name, self.lengths[-1]] for name in ("additive", "dot product")
+        )
+        return float(getattr(additive, what) / getattr(dot, what))
 
     def slower(self, kind: str, what: str = "times") -> list[float]:
         """Time or FLOPs for each number of heads, relative to one head."""
@@ -193,33 +194,33 @@ class _Found:
             self.times[kind, count].seconds if what == "times" else self.flops[kind, count]
             for count in self.counts
         ]
-        one = self.times["narrow", 1].seconds if what == "times" else self.flops["narrow", 1]
-        return [value / one for value in values]
+        single = self.times["narrow", 1].seconds if what == "times" else self.flops["narrow", 1]
+        return [value / single for value in values]
 
 
-def _draw(found: _Found, rounds: int, seed: int) -> Drawing:
-    most, width = found.counts[-1], found.counts[-1] * found.dim
+def _draw(result: _Measurements, rounds: int, seed: int) -> Drawing:
+    most, width = result.counts[-1], result.counts[-1] * result.dim
     caption = (
-        f"At {found.lengths[-1]} tokens additive scores take {found.factor('seconds'):.0f} × the "
-        f"time and {found.factor('bytes'):.0f} × the memory of dot products; {most} heads of "
-        f"{found.dim} take {found.slower('narrow')[-1]:.1f} × the time of one of {width}."
+        f"At {result.lengths[-1]} tokens additive scores take {result.factor('seconds'):.0f} × the "
+        f"time and {result.factor('bytes'):.0f} × the memory of dot products; {most} heads of "
+        f"{result.dim} take {result.slower('narrow')[-1]:.1f} × the time of one of {width}."
     )
     details = (
         f"Measured now on one core: medians of {rounds} rounds in which all take turns. "
-        f"Left and middle: one head of width {found.dim}; additive: "
+        f"Left and middle: one head of width {result.dim}; additive: "
         "v·tanh(q + k), a vector for each pair of tokens; dot product: q·k / √d_k, a number; "
         "fused: the same in PyTorch's kernel, which never stores all scores. Right: a whole "
         f"self-attention layer of width {width} on {LENGTH} tokens, its projections included, "
         f"beside one head of {width}: FLOPs are the same for every number of heads "
-        f"({found.flops['narrow', 1] / 1e6:,.0f} million) if each is d/h wide, and grow with this "
+        f"({result.flops['narrow', 1] / 1e6:,.0f} million) if each is d/h wide, and grow with this "
         f"number if each is d wide. Seed {seed}."
     )
-    styles = dict(zip(found.kinds, LINE_STYLES, strict=False))
+    styles = dict(zip(result.kinds, LINE_STYLES, strict=False))
     with Board(caption, (1, 1, 1), details) as board:
         board.legend(styles)
-        draw_costs(board, styles, found.lengths, found.scores, "tokens", found.lengths)
-        _draw_heads(board, found)
-        return board.drawing(**_numbers(found))
+        draw_costs(board, styles, result.lengths, result.scores, "tokens", result.lengths)
+        _draw_heads(board, result)
+        return board.drawing(**_numbers(result))
 
 
 def draw_costs(
@@ -231,10 +232,10 @@ def draw_costs(
     ticks: Sequence[int],
 ) -> None:
     """Draw time and memory against the length, in the first two panels, a line for each kind."""
-    for place, (heading, what, scale) in enumerate(
+    for panel, (heading, what, scale) in enumerate(
         (("time, ms", "seconds", 1e3), ("memory, MB", "bytes", 1e-6))
     ):
-        axes = board.chart(place, heading, label, "")
+        axes = board.chart(panel, heading, label, "")
         values: list[float] = []
         for kind, style in styles.items():
             line = [scale * getattr(costs[kind, n], what) for n in lengths]
@@ -244,20 +245,20 @@ def draw_costs(
         axes.log_axis("y", decades(values))
 
 
-def _draw_heads(board: Board, found: _Found) -> None:
+def _draw_heads(board: Board, result: _Measurements) -> None:
     """Time and FLOPs of several heads over those of one, for heads of width d/h and of width d."""
     axes = board.chart(2, "time of h heads", "heads h", "× that of one head")
     for kind, name, number in (("full", "of width d", 3), ("narrow", "of width d/h", 4)):
         style, flops = LINE_STYLES[number], "FLOPs of both" if kind == "narrow" else None
         solid = LineStyle(style.colour)
-        axes.curve(found.counts, found.slower(kind), style=solid, marker=style.marker, label=name)
+        axes.curve(result.counts, result.slower(kind), style=solid, marker=style.marker, label=name)
         axes.curve(
-            found.counts, found.slower(kind, "flops"), style=LineStyle(MUTED, ":"), width=2.2,
+            result.counts, result.slower(kind, "flops"), style=LineStyle(MUTED, ":"), width=2.2,
             label=flops,
         )  # fmt: skip
-    axes.log_axis("x", found.counts)
-    axes.log_axis("y", found.counts)
-    axes.set_ylim(0.5, 2.2 * found.counts[-1])
+    axes.log_axis("x", result.counts)
+    axes.log_axis("y", result.counts)
+    axes.set_ylim(0.5, 2.2 * result.counts[-1])
     axes.draw_legend("upper left")
 
 
@@ -267,23 +268,25 @@ def decades(values: Sequence[float]) -> list[float]:
     return [10.0**exponent for exponent in range(low, high + 1)]
 
 
-def _numbers(found: _Found) -> dict[str, object]:
+def _numbers(result: _Measurements) -> dict[str, object]:
     return {
-        "lengths": found.lengths,
+        "lengths": result.lengths,
         **{
-            f"{what}_{key_of(name)}": [getattr(found.scores[name, n], what) for n in found.lengths]
-            for name in found.kinds
+            f"{what}_{key_of(name)}": [
+                getattr(result.scores[name, n], what) for n in result.lengths
+            ]
+            for name in result.kinds
             for what in ("seconds", "bytes")
         },
-        "additive_times_dot_seconds": found.factor("seconds"),
-        "additive_times_dot_bytes": found.factor("bytes"),
-        "heads": found.counts,
+        "additive_times_dot_seconds": result.factor("seconds"),
+        "additive_times_dot_bytes": result.factor("bytes"),
+        "heads": result.counts,
         **{
             f"{what}_heads_{kind}": values
             for kind in ("narrow", "full")
             for what, values in (
-                ("seconds", [found.times[kind, count].seconds for count in found.counts]),
-                ("flops", [found.flops[kind, count] for count in found.counts]),
+                ("seconds", [result.times[kind, count].seconds for count in result.counts]),
+                ("flops", [result.flops[kind, count] for count in result.counts]),
             )
         },
     }

@@ -18,8 +18,8 @@ from functools import partial
 
 import torch
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
-from regard.explain.drawing import Board, Drawing
+from regard.draw import LINE_STYLES, MUTED, LineStyle
+from regard.explain import Board, Drawing
 from regard.layers import Attention, Recurrent, plain_context
 from regard_lectures.figures.costs import attention_flops, decades, measured
 
@@ -29,28 +29,30 @@ NARROWEST, SHORTEST, LONGEST = 16, 32, 16_384
 
 def recurrent_flops(layer: Recurrent, length: int) -> int:
     """The FLOPs of the products of a recurrent layer's matrices with each of some tokens."""
-    matrices = [each for each in layer.parameters() if each.dim() == 2]
+    matrices = [parameter for parameter in layer.parameters() if parameter.dim() == 2]
     return sum(2 * length * matrix.numel() for matrix in matrices)
 
 
-def crossing(lengths: Sequence[int], one: Sequence[float], two: Sequence[float]) -> float | None:
+def crossing(
+    lengths: Sequence[int], lower: Sequence[float], upper: Sequence[float]
+) -> float | None:
     """The length at which a line passes another from below, between points of a log-log plot.
 
     Args:
         lengths: The lengths.
-        one: The line that is below at first.
-        two: The other.
+        lower: The line that is below at first.
+        upper: The other.
 
     Returns:
         None if it stays below. The first length if it begins above.
     """
-    above = [math.log(a / b) for a, b in zip(one, two, strict=True)]
-    for place, gap in enumerate(above):
+    above = [math.log(a / b) for a, b in zip(lower, upper, strict=True)]
+    for i, gap in enumerate(above):
         if gap >= 0:
-            if place == 0:
+            if i == 0:
                 return float(lengths[0])
-            share = above[place - 1] / (above[place - 1] - gap)
-            before, after = math.log(lengths[place - 1]), math.log(lengths[place])
+            share = above[i - 1] / (above[i - 1] - gap)
+            before, after = math.log(lengths[i - 1]), math.log(lengths[i])
             return math.exp(before + share * (after - before))
     return None
 
@@ -63,10 +65,10 @@ def times(dim: int, rounds: int) -> tuple[list[int], list[float], list[float]]:
         x, ctx = torch.randn(lengths[-1], dim), plain_context((lengths[-1],))
         layers: dict[str, Attention | Recurrent] = {"attention": attention, "gru": recurrent}
         calls = {(name, 0): partial(layer, x, ctx) for name, layer in layers.items()}
-        found = measured(calls, rounds)
-        seconds.append((found["attention", 0].seconds, found["gru", 0].seconds))
+        costs = measured(calls, rounds)
+        seconds.append((costs["attention", 0].seconds, costs["gru", 0].seconds))
         if seconds[-1][0] > seconds[-1][1] or lengths[-1] >= LONGEST:
-            return lengths, [one for one, _ in seconds], [two for _, two in seconds]
+            return lengths, [attention for attention, _ in seconds], [gru for _, gru in seconds]
         lengths.append(2 * lengths[-1])
 
 

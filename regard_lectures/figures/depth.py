@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
-from regard.explain.drawing import Board, Drawing
+from regard.draw import LINE_STYLES, MUTED, LineStyle
+from regard.explain import Board, Drawing
 from regard_lectures.figures.training import (
     BATCH,
     DIM,
@@ -39,16 +39,16 @@ def trial_of(kind: str, *, residual: bool) -> Trial:
 
 def measure(steps: int, rate: float, seed: int) -> dict[str, Any]:
     """Train every kind at every depth; returns the loss at the end, by kind and depth."""
-    found: dict[str, Any] = {PLAIN: {}, RESIDUAL: {}}
+    losses: dict[str, Any] = {PLAIN: {}, RESIDUAL: {}}
     with training_progress(steps * 2 * len(KINDS) * len(DEPTHS)) as on_step:
-        for way, lines in found.items():
+        for way, lines in losses.items():
             for kind in KINDS:
                 trial = trial_of(kind, residual=way == RESIDUAL)
                 lines[kind] = [
                     final_loss(train_trial(trial, layers, steps, rate, seed, on_step))
                     for layers in DEPTHS
                 ]
-    return found
+    return losses
 
 
 def deepest(losses: list[float]) -> int:
@@ -57,9 +57,9 @@ def deepest(losses: list[float]) -> int:
     return max((layers for layers, loss in pairs if loss < LEARNED), default=0)
 
 
-def depth(found: dict[str, Any], steps: int, rate: float, seed: int) -> Drawing:
+def depth(losses: dict[str, Any], steps: int, rate: float, seed: int) -> Drawing:
     """Draw the loss at the end of training against the number of layers."""
-    most = {way: {kind: deepest(line) for kind, line in found[way].items()} for way in found}
+    most = {way: {kind: deepest(line) for kind, line in losses[way].items()} for way in losses}
 
     def told(way: str) -> str:
         return ", ".join(f"{kind} {layers}" for kind, layers in most[way].items())
@@ -83,15 +83,15 @@ def depth(found: dict[str, Any], steps: int, rate: float, seed: int) -> Drawing:
     headings = {PLAIN: "plain layers", RESIDUAL: "with residuals and norms"}
     with Board(caption, (1, 1), details) as board:
         board.legend({**styles, "guessing": LineStyle(MUTED, ":")})
-        for place, (way, heading) in enumerate(headings.items()):
-            axes = board.chart(place, heading, "layers", "loss at the end")
+        for panel, (way, heading) in enumerate(headings.items()):
+            axes = board.chart(panel, heading, "layers", "loss at the end")
             for kind, style in styles.items():
-                axes.curve(DEPTHS, found[way][kind], style=style, marker=style.marker)
+                axes.curve(DEPTHS, losses[way][kind], style=style, marker=style.marker)
             axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1.4, linestyle=":")
             axes.log_axis("x", DEPTHS)
             axes.set_ylim(0, 1.15 * math.log(VOCAB))
         return board.drawing(
             layers=list(DEPTHS),
-            **{f"{way}_{kind}": line for way in found for kind, line in found[way].items()},
-            **{f"trained_{way}_{kind}": most[way][kind] for way in found for kind in KINDS},
+            **{f"{way}_{kind}": line for way in losses for kind, line in losses[way].items()},
+            **{f"trained_{way}_{kind}": most[way][kind] for way in losses for kind in KINDS},
         )

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from regard.data.batch import Cursor
-from regard.inputs.arrays import Ragged
-from regard.models.decoder import Decoder
-from regard.train.adam import Adam
+from regard.data import Cursor
+from regard.inputs import Ragged
+from regard.models import Decoder
+from regard.train import Adam
 from regard_lectures.progress import OnStep
 
 

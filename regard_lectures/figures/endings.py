@@ -15,27 +15,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.synthetic.grammar import corpus as grammar
-from regard.data.synthetic.grammar.lexicon import ADJECTIVES, NOUNS
-from regard.data.text.pairs import Pair
-from regard.draw.cells import positive_scale
-from regard.draw.colours import BLUE, ORANGE
-from regard.draw.sheet import Chart
+from regard import Pipeline, load
+from regard.data import Pair, grammar
+from regard.draw import BLUE, ORANGE, Chart, positive_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.explain.names import in_words
-from regard.inputs.arrays import Ragged
-from regard.layers import Tap, knock_out
-from regard.layers.tap.tap import split_head
-from regard.models.mode import evaluating
-from regard.pipeline import Pipeline
-from regard.runs.load import load
+from regard.explain import Board, Drawing, in_words
+from regard.inputs import Ragged
+from regard.layers import Tap, knock_out, split_head
+from regard.models import evaluating
 
 ENDINGS = ("e", "en", "er", "es", "em")
 """The endings of a German adjective before a noun."""
 TEXT = "The old dog saw a small cat."
-_STEMS = {one.english: one.stem for one in ADJECTIVES if one.attributive}
-_NOUNS = {word for noun in NOUNS for word in (noun.english, noun.english_plural)}
+_STEMS = {
+    adjective.english: adjective.stem for adjective in grammar.ADJECTIVES if adjective.attributive
+}
+_NOUNS = {word for noun in grammar.NOUNS for word in (noun.english, noun.english_plural)}
 _WORDS = re.compile(r"[\w-]+|[^\w\s]")
 
 
@@ -59,20 +54,20 @@ class Asked:
 def asked_of(pair: Pair) -> Asked | None:
     """The adjective of a pair; None unless both sides have exactly one before a noun."""
     words = _WORDS.findall(pair.source)
-    found = [
-        place
-        for place in range(1, len(words))
-        if words[place] in _NOUNS and words[place - 1].lower() in _STEMS
+    nouns = [
+        index
+        for index in range(1, len(words))
+        if words[index] in _NOUNS and words[index - 1].lower() in _STEMS
     ]
-    if len(found) != 1:
+    if len(nouns) != 1:
         return None
-    stem = _STEMS[words[found[0] - 1].lower()]
+    stem = _STEMS[words[nouns[0] - 1].lower()]
     forms = rf"(.*)\b({stem})({'|'.join(ENDINGS)}) (?=[A-ZÄÖÜ])"
-    places = re.findall(forms, pair.target)
-    if len(places) != 1:
+    matches = re.findall(forms, pair.target)
+    if len(matches) != 1:
         return None
-    before, _, ending = places[0]
-    return Asked(pair.source, found[0], before.strip(), stem, ending)
+    before, _, ending = matches[0]
+    return Asked(pair.source, nouns[0], before.strip(), stem, ending)
 
 
 def measure_translator(text: str | None, model: str, pairs: int, seed: int) -> dict[str, Any]:
@@ -93,19 +88,19 @@ def measure_translator(text: str | None, model: str, pairs: int, seed: int) -> d
     asked = _sentences(pipeline, pairs, seed)
     looks, previous = noun_to_adjective(pipeline, asked, heads)
     batch = _forms(pipeline, asked)
-    right = torch.tensor([ENDINGS.index(each.ending) for each in asked])
+    right = torch.tensor([ENDINGS.index(question.ending) for question in asked])
     without = {head: _effect(pipeline, batch, right, head) for head in ("none", *heads)}
-    found = max(looks, key=looks.__getitem__)
-    seen = pipeline.look(TEXT if text is None else text, beam=1).site(split_head(found)[0])
+    best_head = max(looks, key=looks.__getitem__)
+    seen = pipeline.look(TEXT if text is None else text, beam=1).site(split_head(best_head)[0])
     return {
-        "head": found,
+        "head": best_head,
         "sentences": len(asked),
         "weight": looks,
         "weight_on_token_before": previous,
         "without": {head: asdict(effect) for head, effect in without.items()},
         "queries": list(seen.queries),
         "keys": list(seen.keys),
-        "map": seen.weights[split_head(found)[1]].tolist(),  # (query, key)
+        "map": seen.weights[split_head(best_head)[1]].tolist(),  # (query, key)
     }
 
 
@@ -115,27 +110,27 @@ def _sentences(pipeline: Pipeline, count: int, seed: int) -> list[Asked]:
     Raises:
         InputError: If the model does not know the words of the grammar.
     """
-    found = []
+    questions = []
     unknown = pipeline.vocabulary.source.unknown_words
     for pair in grammar.sample(40 * count, seed):
-        each = asked_of(pair)
-        if each is not None and not unknown(pair.source):
-            found.append(each)
-        if len(found) == count:
-            return found
+        question = asked_of(pair)
+        if question is not None and not unknown(pair.source):
+            questions.append(question)
+        if len(questions) == count:
+            return questions
     raise InputError(
         f"show question: {pipeline.name}",
-        got=f"a model that knows {len(found)} of the sentences",
+        got=f"a model that knows {len(questions)} of the sentences",
         expected=f"one trained on the grammar, which knows {count}",
     )
 
 
-def _tokens(pipeline: Pipeline, each: Asked) -> tuple[list[int], list[int], list[int]]:
+def _tokens(pipeline: Pipeline, question: Asked) -> tuple[list[int], list[int], list[int]]:
     """The ids of a source, and the positions of the tokens of the noun and of the adjective."""
     tokenizer = pipeline.vocabulary.source
-    ids = tokenizer.template(tokenizer.encode(each.source))
+    ids = tokenizer.template(tokenizer.encode(question.source))
     words, index = tokenizer.words(ids)
-    wanted = _WORDS.findall(each.source)[each.noun - 1 : each.noun + 1]
+    wanted = _WORDS.findall(question.source)[question.noun - 1 : question.noun + 1]
     stripped = [word.strip() for word in words]
     start = next(at for at in range(len(words) - 1) if stripped[at : at + 2] == wanted)
     adjective, noun = ([p for p, at in enumerate(index) if at == start + n] for n in (0, 1))
@@ -153,11 +148,11 @@ def noun_to_adjective(
         By head: the mean over the sentences, and for comparison the mean weight of all tokens but
         the first on the token before.
     """
-    read = [_tokens(pipeline, each) for each in asked]
+    read = [_tokens(pipeline, question) for question in asked]
     tap = Tap("encoder.*.self.weights")
     with evaluating(pipeline.model):
         pipeline.model.encode(Ragged.of([ids for ids, _, _ in read]), tap)
-    found, previous = {}, {}
+    weights_to_adjective, previous = {}, {}
     for head in heads:
         layer, number = split_head(head)
         weights = tap.records[f"{layer}.weights"][:, number]  # (batch, query, key)
@@ -165,15 +160,15 @@ def noun_to_adjective(
             float(weights[row][noun][:, adjective].sum(-1).mean())
             for row, (_, noun, adjective) in enumerate(read)
         ]
-        found[head] = sum(means) / len(means)
+        weights_to_adjective[head] = sum(means) / len(means)
         steps = [weights[row].diagonal(-1)[: len(ids) - 1] for row, (ids, _, _) in enumerate(read)]
         previous[head] = float(torch.cat(steps).mean())
-    return found, previous
+    return weights_to_adjective, previous
 
 
 def _forms(pipeline: Pipeline, asked: Sequence[Asked]) -> Any:
     """A batch of all sentences, each with the five forms of its adjective."""
-    pairs = [Pair(each.source, form) for each in asked for form in each.forms()]
+    pairs = [Pair(question.source, form) for question in asked for form in question.forms()]
     return pipeline.translator().encode(pairs).batch(range(len(pairs)))
 
 
@@ -182,8 +177,8 @@ def form_scores(pipeline: Pipeline, batch: Any, without: str) -> Tensor:
     edits = [] if without == "none" else [knock_out(without)]
     with evaluating(pipeline.model):
         logits = pipeline.model(*batch.sides, Tap(edits=edits))  # (target tokens, vocab)
-    each = logits.log_softmax(-1).gather(1, batch.targets.ids[:, None])[:, 0]
-    parts = each.split(list(batch.targets.lengths))
+    token_scores = logits.log_softmax(-1).gather(1, batch.targets.ids[:, None])[:, 0]
+    parts = token_scores.split(list(batch.targets.lengths))
     # The last token is the end symbol, which does not belong to the form.
     return torch.stack([part[:-1].sum() for part in parts]).view(-1, len(ENDINGS))
 
@@ -206,43 +201,43 @@ def _effect(pipeline: Pipeline, batch: Any, right: Tensor, without: str) -> Effe
     return Effect(100 * float((margin < 0).float().mean()), float(margin.mean()))
 
 
-def stands_out(one: float, other: float, count: int) -> bool:
+def stands_out(larger: float, smaller: float, count: int) -> bool:
     """Whether one percentage of a count is larger than another by more than two deviations.
 
     Example:
         >>> stands_out(10, 2, 100), stands_out(3, 2, 100)
         (True, False)
     """
-    first, second = (share * count / 100 for share in (one, other))
+    first, second = (share * count / 100 for share in (larger, smaller))
     return first - second > 2 * (first + second) ** 0.5
 
 
 def draw_translator(measured: dict[str, Any], model: str, seed: int) -> Drawing:
     """Draw the weights from nouns to adjectives, and the endings that fail without each head."""
-    found, count = measured["head"], measured["sentences"]
+    best_head, count = measured["head"], measured["sentences"]
     looks, previous = measured["weight"], measured["weight_on_token_before"]
     without = {head: Effect(**effect) for head, effect in measured["without"].items()}
     whole = without["none"]
     failed = {head: without[head].failed for head in looks}
     lost = {head: whole.margin - without[head].margin for head in looks}
-    others = [head for head in looks if head != found]
+    others = [head for head in looks if head != best_head]
     worst = max(others, key=failed.__getitem__)
-    clear = stands_out(failed[found], failed[worst], count)
+    clear = stands_out(failed[best_head], failed[worst], count)
     ending = (
         f"more than without any other head (at most {failed[worst]:.1f}%)"
         if clear
         else f"not clearly more than without another head (up to {failed[worst]:.1f}%)"
     )
     caption = (
-        f"The head that attends most from nouns to adjectives (weight {looks[found]:.2f}): without "
-        f"it {failed[found]:.1f}% of {count} German endings are wrong, {ending}."
+        f"The head that attends most from nouns to adjectives (weight {looks[best_head]:.2f}): "
+        f"without it {failed[best_head]:.1f}% of {count} German endings are wrong, {ending}."
     )
     most = max(lost, key=lost.__getitem__)
     details = (
         f"{model}, {count} sentences of the grammar with one adjective, seed {seed}. Weight: from "
-        f"a noun to the adjective before it, the mean of all sentences; most in {in_words(found)}, "
-        f"in the bars {found.split('.')[1]}.{split_head(found)[1]}, "
-        f"which puts {previous[found]:.2f} on the token before, averaged over all tokens. A "
+        "a noun to the adjective before it, the mean of all sentences; most in "
+        f"{in_words(best_head)}, in the bars {best_head.split('.')[1]}.{split_head(best_head)[1]}, "
+        f"which puts {previous[best_head]:.2f} on the token before, averaged over all tokens. A "
         "German adjective has one of five endings; given the source and the German words before "
         "it, it fails if another is more probable than the right one: "
         f"{whole.failed:.1f}% with all heads. Bars on the right: how much of log p(right) − "
@@ -253,10 +248,10 @@ def draw_translator(measured: dict[str, Any], model: str, seed: int) -> Drawing:
     short = [head.removeprefix("encoder.").replace("self.", "") for head in looks]
     with Board(caption, (1.1, 1, 1), details) as board:
         board.matrix(
-            0, f"head {short[list(looks).index(found)]}", measured["map"], positive_scale(),
+            0, f"head {short[list(looks).index(best_head)]}", measured["map"], positive_scale(),
             (measured["queries"], measured["keys"]), ("query", "key"),
         )  # fmt: skip
-        colours = [ORANGE if head == found else BLUE for head in looks]
+        colours = [ORANGE if head == best_head else BLUE for head in looks]
         said = [f"{value:.2f}" for value in looks.values()]
         axes = board.chart(1, "weight", "", "from noun to adjective", ticks=48)
         draw_bars(axes, short, list(looks.values()), said, colours)
@@ -265,7 +260,7 @@ def draw_translator(measured: dict[str, Any], model: str, seed: int) -> Drawing:
         axes = board.chart(2, "without the head", "", "log-odds lost (wrong)", ticks=48)
         draw_bars(axes, short, list(lost.values()), said, colours)
         return board.drawing(
-            head=found,
+            head=best_head,
             stands_out=clear,
             sentences=count,
             heads=list(looks),

@@ -15,23 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.batch import Batch
-from regard.data.text.corpus import Corpus
-from regard.data.text.corruption import Masking
-from regard.data.text.packing import Packed
-from regard.data.text.spans import SpanCorruption
-from regard.draw.cells import positive_scale
-from regard.draw.colours import INK, MUTED
-from regard.draw.sheet import SMALLEST, shorten
+from regard.data import Batch, Corpus, Masking, Packed, SpanCorruption
+from regard.draw import INK, MUTED, SMALLEST, positive_scale, shorten
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.arrays import Ragged
-from regard.inputs.text import TaskSymbols, Tokenizer, TokensConfig, learn_plain, sentinels_of
+from regard.explain import Board, Drawing
+from regard.inputs import Ragged, TaskSymbols, Tokenizer, TokensConfig, learn_plain, sentinels_of
 from regard.layers import Tap
-from regard.models import BertConfig, GPTConfig, T5Config, build
-from regard.models.mode import evaluating
-from regard.tasks import Fill, Generate, Restore
-from regard.tasks.fill import symbols_of
+from regard.models import BertConfig, GPTConfig, T5Config, build, evaluating
+from regard.tasks import Fill, Generate, Restore, symbols_of
 
 WALK = "I walk my dog every day"
 """A sentence of the lectures."""
@@ -114,7 +105,7 @@ def families(text: str | None, seed: int) -> Drawing:
     sentence = WALK if text is None else text
     torch.manual_seed(seed)
     gpt, bert, t5 = patterns = _gpt(sentence), _bert(sentence, seed), _t5(sentence, seed)
-    own = slice(t5.border, None)
+    decoder_rows = slice(t5.border, None)
     caption = (
         "Blue: attention is allowed; 0: the weight is 0 in every layer and head; grey: there is no "
         "attention. Columns are the same tokens as rows."
@@ -123,20 +114,23 @@ def families(text: str | None, seed: int) -> Drawing:
         f"“{sentence}” in untrained models of {LAYERS} layers and {SIZES['heads']} heads, seed "
         f"{seed}. A 0 is a weight of exactly 0 in every layer and head: {gpt.never.sum()} of "
         f"{gpt.never.size} cells in GPT, {bert.never.sum()} of {bert.never.size} in BERT, "
-        f"{t5.never.sum()} in T5, all of them among the {t5.never[own, own].size} of its decoder's "
-        "self-attention. T5's encoder does not attend to the decoder; the decoder attends to the "
-        "whole encoder (cross-attention) and to its own earlier tokens. The size of the weights is "
-        "not drawn: they are not trained and mean nothing. Which attention is allowed is fixed by "
-        "the family and not learned. "
-        + " ".join(f"{each.name.split(':')[0]}: {each.asked}" for each in patterns)
+        f"{t5.never.sum()} in T5, all of them among the "
+        f"{t5.never[decoder_rows, decoder_rows].size} of its decoder's self-attention. T5's "
+        "encoder does not attend to the decoder; the decoder attends to the whole encoder "
+        "(cross-attention) and to its own earlier tokens. The size of the weights is not drawn: "
+        "they are not trained and mean nothing. Which attention is allowed is fixed by the family "
+        "and not learned. "
+        + " ".join(f"{pattern.name.split(':')[0]}: {pattern.asked}" for pattern in patterns)
     )
     with Board(caption, (1, 1, 1.3), details) as board:
-        for place, pattern in enumerate(patterns):
-            _draw_pattern(board, place, pattern)
+        for panel, pattern in enumerate(patterns):
+            _draw_pattern(board, panel, pattern)
         return board.drawing(
-            **{f"weights_{_key(each)}": _listed(each.weights) for each in patterns},
-            **{f"never_{_key(each)}": each.never.astype(int).tolist() for each in patterns},
-            **{f"rows_{_key(each)}": each.rows for each in patterns},
+            **{f"weights_{_key(pattern)}": _listed(pattern.weights) for pattern in patterns},
+            **{
+                f"never_{_key(pattern)}": pattern.never.astype(int).tolist() for pattern in patterns
+            },
+            **{f"rows_{_key(pattern)}": pattern.rows for pattern in patterns},
             decoder_from=t5.border,
         )
 
@@ -147,7 +141,7 @@ def _key(pattern: Pattern) -> str:
 
 def _listed(weights: NDArray[np.float64]) -> list[list[float | None]]:
     """Nested lists for JSON, with None instead of NaN."""
-    return [[None if np.isnan(each) else float(each) for each in row] for row in weights]
+    return [[None if np.isnan(weight) else float(weight) for weight in row] for row in weights]
 
 
 def _gpt(sentence: str) -> Pattern:
@@ -224,12 +218,12 @@ def _recorded(tap: Tap, stack: str, kind: str) -> tuple[NDArray[np.float64], NDA
     return layers[0].mean(0).double().numpy(), (every == 0).all(0).numpy()
 
 
-def _draw_pattern(board: Board, place: int, pattern: Pattern) -> None:
+def _draw_pattern(board: Board, panel: int, pattern: Pattern) -> None:
     """Draw where attention is allowed, in one colour: untrained weights have no meaning."""
     may = np.where(pattern.never, 0.0, np.where(np.isnan(pattern.weights), np.nan, MAY))
     labels = [shorten(name, 150, SMALLEST) for name in pattern.rows]
     axes = board.matrix(
-        place, pattern.name, may, positive_scale(1.0), (labels, []),
+        panel, pattern.name, may, positive_scale(1.0), (labels, []),
         ("query → its target", ""),
     )  # fmt: skip
     for row, column in np.argwhere(pattern.never):

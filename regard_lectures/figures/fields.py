@@ -17,11 +17,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regard.draw.colours import LINE_STYLES, LineStyle
-from regard.explain.drawing import Board, Drawing, key_of
-from regard.layers import Attention, Context, Mask, Recurrent, plain_context
-from regard.layers.convolution import GatedConvolution
-from regard.layers.mixer import Mixer
+from regard.draw import LINE_STYLES, LineStyle
+from regard.explain import Board, Drawing, key_of
+from regard.layers import (
+    Attention,
+    Context,
+    GatedConvolution,
+    Mask,
+    Mixer,
+    Recurrent,
+    plain_context,
+)
 
 TEXTS = 16
 """Random texts over which gradients are averaged."""
@@ -83,8 +89,8 @@ def stack(kind: str, layers: int, dim: int, kernel: int, reach: int) -> Layer:
         return ctx
 
     def apply(x: Tensor) -> Tensor:
-        for place, layer in enumerate(parts):
-            step = kernel**place if kind == DILATED else 1
+        for depth, layer in enumerate(parts):
+            step = kernel**depth if kind == DILATED else 1
             if step < len(x):  # a wider one sees zeros only
                 x = dilated(layer, step)(x) if step > 1 else layer(x, context(len(x)))
         return x
@@ -164,12 +170,12 @@ def _draw(
     styles = dict(zip(KINDS, LINE_STYLES, strict=True))
     with Board(caption, (1, 1), details) as board:
         board.legend(styles)
-        places = (
+        panels = (
             (f"tokens seen, of {length}", seen, expected),
             (f"tokens with {SHARE:.0%} of the gradient", most, most),
         )
-        for place, (heading, points, lines) in enumerate(places):
-            axes = board.chart(place, heading, "layers", "")
+        for panel, (heading, points, lines) in enumerate(panels):
+            axes = board.chart(panel, heading, "layers", "")
             for kind, style in styles.items():
                 axes.curve(depths, lines[kind], style=style)
                 axes.curve(depths, points[kind], style=LineStyle(style.colour, "none"),

@@ -17,14 +17,13 @@ from typing import Any
 
 import torch
 
-from regard.data.text.annotations import LabelledText
-from regard.draw.colours import LINE_STYLES, MUTED
-from regard.explain.drawing import Board, Drawing, key_of
+from regard import RunStart
+from regard.data import LabelledText
+from regard.draw import LINE_STYLES, MUTED
+from regard.explain import Board, Drawing, key_of
 from regard.models import Encoder, build
-from regard.recipes import recipe as recipes
-from regard.runs.start import RunStart
-from regard.tasks import Classify
-from regard.tasks.labelled_task import ReadingOptions, with_task_head
+from regard.recipes import load as load_recipe
+from regard.tasks import Classify, ReadingOptions, with_task_head
 from regard_lectures.figures.descent import Descent, train_on
 from regard_lectures.figures.topics import (
     LENGTH,
@@ -78,25 +77,25 @@ def _accuracies(
 ) -> dict[str, list[list[float]]]:
     """The accuracies after fine-tuning, by way: (examples, tries)."""
     test, pool = _labelled(seed)
-    draws = [_some(pool, seed + number) for number in range(tries)]
-    found: dict[str, list[list[float]]] = {way: [] for way in WAYS}
+    draws = [_draw_examples(pool, seed + number) for number in range(tries)]
+    by_way: dict[str, list[list[float]]] = {way: [] for way in WAYS}
     for way, examples in itertools.product(WAYS, EXAMPLES):
         accuracies = []
         for number, draw in enumerate(draws):
-            some = draw[:examples]  # smaller sets are prefixes of larger ones
+            chosen = draw[:examples]  # smaller sets are prefixes of larger ones
             model = _begin(base, way, seed + number)
             how = tuning, seed + number, WAYS[way]
-            accuracies.append(_tune(model, base, some, test, *how, on_step))
-        found[way].append(accuracies)
-    return found
+            accuracies.append(_tune(model, base, chosen, test, *how, on_step))
+        by_way[way].append(accuracies)
+    return by_way
 
 
 def finetuning(measured: dict[str, Any], steps: int, tries: int, seed: int) -> Drawing:
     """Draw accuracy on new titles against the number of labelled ones, for each way to train."""
-    found, learned = measured["accuracies"], measured["parameters"]
+    accuracies, learned = measured["accuracies"], measured["parameters"]
     right = measured["masked_right"]
     tuning = max(1, steps // 10)
-    means = {way: [statistics.fmean(each) for each in lines] for way, lines in found.items()}
+    means = {way: [statistics.fmean(draws) for draws in lines] for way, lines in accuracies.items()}
     few, many = EXAMPLES[1], EXAMPLES[-1]
     caption = (
         f"With {few} labelled titles, the pretrained model classifies "
@@ -117,8 +116,8 @@ def finetuning(measured: dict[str, Any], steps: int, tries: int, seed: int) -> D
     )
     with Board(caption, (1.7, 1), details) as board:
         axes = board.chart(0, "accuracy", "labelled titles", "percent")
-        for (way, lines), style in zip(found.items(), LINE_STYLES, strict=False):
-            low, high = ([pick(each) for each in lines] for pick in (min, max))
+        for (way, lines), style in zip(accuracies.items(), LINE_STYLES, strict=False):
+            low, high = ([pick(draws) for draws in lines] for pick in (min, max))
             axes.fill_between(EXAMPLES, low, high, color=style.colour, alpha=0.13, linewidth=0)
             axes.curve(EXAMPLES, means[way], style=style, marker=style.marker, label=way)
         guess = 100 / len(TOPICS)
@@ -139,16 +138,16 @@ def finetuning(measured: dict[str, Any], steps: int, tries: int, seed: int) -> D
 def _labelled(seed: int) -> tuple[list[LabelledText], list[LabelledText]]:
     """Distinct titles with alternating topics: the test set, and the pool of examples."""
     titles = sentences(TESTED + POOL, f"{seed} titles", TITLES)
-    made = [LabelledText(text, None, topic) for text, topic in titles]
-    return made[:TESTED], made[TESTED:]
+    examples = [LabelledText(text, None, topic) for text, topic in titles]
+    return examples[:TESTED], examples[TESTED:]
 
 
-def _some(pool: Sequence[LabelledText], seed: int) -> list[LabelledText]:
+def _draw_examples(pool: Sequence[LabelledText], seed: int) -> list[LabelledText]:
     """The largest set of labelled examples, drawn from the pool, with alternating topics."""
     dice = random.Random(f"{seed} some")
-    each = [[one for one in pool if one.label == topic] for topic in TOPICS]
-    drawn = [dice.sample(ones, EXAMPLES[-1] // len(TOPICS)) for ones in each]
-    return [one for turn in zip(*drawn, strict=True) for one in turn]
+    by_topic = [[example for example in pool if example.label == topic] for topic in TOPICS]
+    drawn = [dice.sample(examples, EXAMPLES[-1] // len(TOPICS)) for examples in by_topic]
+    return [example for turn in zip(*drawn, strict=True) for example in turn]
 
 
 def _begin(base: Pretrained, way: str, seed: int) -> Encoder:
@@ -158,7 +157,7 @@ def _begin(base: Pretrained, way: str, seed: int) -> Encoder:
     model: Encoder = build(with_task_head("classify", named), base.model.vocab)
     frozen = WAYS[way]
     if frozen is not None:
-        recipe = recipes.load("own/classify", [f"start.freeze={frozen}"])
+        recipe = load_recipe("own/classify", [f"start.freeze={frozen}"])
         start = RunStart(recipe, config=base.model.config, weights=base.model.state_dict())
         start.prepare(model)
     return model
@@ -166,7 +165,7 @@ def _begin(base: Pretrained, way: str, seed: int) -> Encoder:
 
 def _trained(model: Encoder) -> int:
     """The number of trainable parameters."""
-    return sum(each.numel() for each in model.parameters() if each.requires_grad)
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 def _tune(
@@ -182,7 +181,7 @@ def _tune(
     """Train on the examples; returns the accuracy on the test set in percent."""
     settings = ReadingOptions(longest=LENGTH, batch_tokens=MOST, seed=seed)
     task = Classify(base.vocabulary, examples, test, tuple(TOPICS), settings)
-    learning = [each for each in model.parameters() if each.requires_grad]
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     rate = RATES.get(str(frozen), RATE)
     train_on(task, model, Descent(learning, rate, on_step, partial(course, steps=steps)), steps)
     return task.evaluate(model)["accuracy"]
@@ -191,9 +190,9 @@ def _tune(
 def _draw_parts(board: Board, learned: dict[str, int]) -> None:
     """Draw the number of trainable parameters of each way to train."""
     axes = board.chart(1, "trained parameters", "thousand parameters", "", ticks=10)
-    for place, ((way, count), style) in enumerate(zip(learned.items(), LINE_STYLES, strict=False)):
-        axes.barh(place, count / 1000, 0.45, color=style.colour)
-        axes.write((0, place - 0.28), f" {way}: {count:,}", va="bottom")
+    for index, ((way, count), style) in enumerate(zip(learned.items(), LINE_STYLES, strict=False)):
+        axes.barh(index, count / 1000, 0.45, color=style.colour)
+        axes.write((0, index - 0.28), f" {way}: {count:,}", va="bottom")
     axes.set_yticks([])
     axes.set_ylim(len(learned) - 0.4, -0.75)
     axes.grid(visible=False, axis="y")

@@ -71,8 +71,8 @@ def fit(size: npt.ArrayLike, data: npt.ArrayLike, loss: npt.ArrayLike) -> Law:
     # Centre the points, so that factors and powers are nearly independent.
     middle = n.mean(), d.mean()
     points = np.stack([n - middle[0], d - middle[1], wanted])
-    found = min((_search(points, start) for start in STARTS), key=lambda pair: pair[0])[1]
-    e, a, b, size_power, data_power = np.exp(found).tolist()
+    logarithms = min((_search(points, start) for start in STARTS), key=lambda pair: pair[0])[1]
+    e, a, b, size_power, data_power = np.exp(logarithms).tolist()
     return Law(
         floor=e,
         size_factor=a * float(np.exp(size_power * middle[0])),
@@ -90,8 +90,8 @@ def _search(points: Array, start: tuple[float, float, float]) -> tuple[float, Ar
     """
     size_power, data_power, share = start
     least = float(np.exp(points[2].min()))
-    rest = (float(np.exp(points[2].mean())) - share * least) / 2
-    unknowns = np.log([share * least, rest, rest, size_power, data_power])
+    excess = (float(np.exp(points[2].mean())) - share * least) / 2
+    unknowns = np.log([share * least, excess, excess, size_power, data_power])
     cost, damping = _cost(points, unknowns), 1e-3
     for _ in range(ROUNDS):
         error, slopes = _errors(points, unknowns)

@@ -17,16 +17,25 @@ from typing import Any
 
 from matplotlib.backends.backend_pdf import PdfPages
 
-from regard.draw.colours import GREEN, INK, MUTED, ORANGE
-from regard.draw.sheet import SMALLEST, TEXT, points, render, shorten, style, wrap
+from regard import Pipeline, load
+from regard.draw import (
+    GREEN,
+    INK,
+    MUTED,
+    ORANGE,
+    SMALLEST,
+    TEXT,
+    points,
+    render,
+    shorten,
+    style,
+    wrap,
+    write_file,
+)
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing, Numbers
-from regard.explain.page import escaped
-from regard.inputs.text.reader import TextReader
-from regard.pipeline import Pipeline
-from regard.recipes.shelf import shipped
-from regard.runs.load import load
-from regard.runtime.files import write_file
+from regard.explain import Board, Drawing, Numbers, escaped
+from regard.inputs import TextReader
+from regard.recipes import shipped
 from regard_lectures.figures import scenes_translated, scenes_written
 from regard_lectures.slides import Slide, slides_page
 
@@ -94,12 +103,12 @@ class Gallery(Drawing):
 
     def __init__(self, board: Board, scenes: Sequence[Shown]) -> None:
         numbers: Numbers = {
-            each.name: {
-                "sentence": each.sentence,
-                "model": each.model,
-                **(each.drawing.numbers if each.drawing else {"holds": None, "says": each.says}),
+            scene.name: {
+                "sentence": scene.sentence,
+                "model": scene.model,
+                **(scene.drawing.numbers if scene.drawing else {"holds": None, "says": scene.says}),
             }
-            for each in scenes
+            for scene in scenes
         }
         super().__init__(board, numbers)
         self.scenes = scenes
@@ -114,7 +123,7 @@ class Gallery(Drawing):
         if Path(path).suffix.lower() != ".pdf" or self.paper:
             return super().save(path)
         buffer = io.BytesIO()
-        figures = [self.figure, *(each.drawing.figure for each in self.scenes if each.drawing)]
+        figures = [self.figure, *(scene.drawing.figure for scene in self.scenes if scene.drawing)]
         with style(), PdfPages(buffer, metadata={"CreationDate": None}) as pdf:
             for figure in figures:
                 pdf.savefig(figure)
@@ -122,13 +131,13 @@ class Gallery(Drawing):
 
     def _page(self) -> str:
         slides = [Slide("all", _picture(self))]
-        for each in self.scenes:
-            head = f"<h2>{escaped(each.sentence)}<small>{escaped(each.model)}</small></h2>"
-            if each.drawing is None:
-                body = f'<p class="quiet">{escaped(each.says)}</p>'
+        for scene in self.scenes:
+            head = f"<h2>{escaped(scene.sentence)}<small>{escaped(scene.model)}</small></h2>"
+            if scene.drawing is None:
+                body = f'<p class="quiet">{escaped(scene.says)}</p>'
             else:
-                body = _picture(each.drawing)
-            slides.append(Slide(each.name, f"{head}\n{body}"))
+                body = _picture(scene.drawing)
+            slides.append(Slide(scene.name, f"{head}\n{body}"))
         return slides_page("Gallery", "The lectures' sentences, and what models show", slides)
 
 
@@ -147,22 +156,22 @@ def gallery(text: str | None, scene: str, model: str) -> Drawing:
     return _overview(scenes)
 
 
-def _models(place: str) -> dict[str, Pipeline]:
+def _models(name: str) -> dict[str, Pipeline]:
     """A model for each verb: the given one if it can, else the first that is shipped."""
-    own = load(place, device="cpu") if place else None
-    found: dict[str, Pipeline] = {}
+    given = load(name, device="cpu") if name else None
+    models: dict[str, Pipeline] = {}
     for verb, names in MODELS.items():
-        name = next((each for each in names if each in shipped()), None)
-        if own is not None and verb in own.verbs:
-            found[verb] = own
-        elif own is None and name is not None:
-            found[verb] = load(name, device="cpu")
-    if not found:
+        shipped_name = next((candidate for candidate in names if candidate in shipped()), None)
+        if given is not None and verb in given.verbs:
+            models[verb] = given
+        elif given is None and shipped_name is not None:
+            models[verb] = load(shipped_name, device="cpu")
+    if not models:
         raise InputError(
-            f"show gallery: {place}", got="no such verb", expected="a model that can translate, "
+            f"show gallery: {name}", got="no such verb", expected="a model that can translate, "
             "or suggest the next word",
         )  # fmt: skip
-    return found
+    return models
 
 
 def _draw(name: str, text: str | None, models: dict[str, Pipeline]) -> Drawing:
@@ -173,12 +182,12 @@ def _draw(name: str, text: str | None, models: dict[str, Pipeline]) -> Drawing:
     """
     scene = SCENES[name]
     if scene.verb not in models:
-        ours, given = MODELS[scene.verb][0], [each.name for each in models.values()]
+        ours, given = MODELS[scene.verb][0], [pipeline.name for pipeline in models.values()]
         raise InputError(
             f"scene {name}",
             got=f"{given[0]}, which cannot {scene.verb}" if given else f"no {ours} on the shelf",
             expected=f"a model that can {scene.verb}",
-            fix=f"model={ours}" if ours in shipped() else "name one of your own: model=PLACE",
+            fix=f"model={ours}" if ours in shipped() else "name one of your own: model=MODEL",
         )
     pipeline = models[scene.verb]
     read = scene.sentence if text is None else text
@@ -200,12 +209,12 @@ def _shown(name: str, text: str | None, models: dict[str, Pipeline]) -> Shown:
 
 def _overview(scenes: Sequence[Shown]) -> Gallery:
     """A sheet with each sentence, its model, and what the picture shows."""
-    held = sum(each.mark == "✓" for each in scenes)
-    drawn = sum(each.drawing is not None for each in scenes)
+    right = sum(scene.mark == "✓" for scene in scenes)
+    drawn = sum(scene.drawing is not None for scene in scenes)
     caption = (
-        f"{held} of {drawn} claims hold in these models. regard show gallery scene=her draws one."
+        f"{right} of {drawn} claims hold in these models. regard show gallery scene=her draws one."
     )
-    details = " ".join(each.drawing.details for each in scenes if each.drawing)
+    details = " ".join(scene.drawing.details for scene in scenes if scene.drawing)
     with Board(caption, (1,), details) as board:
         left, top, width, height = board.panel_box(0)
         axes = board.sheet.axes(left, top, width, height)
@@ -213,16 +222,16 @@ def _overview(scenes: Sequence[Shown]) -> Gallery:
         axes.set_axis_off()
         pitch, small = height / len(scenes), SMALLEST + 2
         colours = {"✓": GREEN, "✗": ORANGE, "–": MUTED}
-        for number, each in enumerate(scenes):
+        for number, scene in enumerate(scenes):
             y = number * pitch
-            said = wrap(each.says, width - 40, small)[:2]
-            sentence = shorten(f"“{each.sentence}”", width - 360, small)
-            colour = colours[each.mark]
+            said = wrap(scene.says, width - 40, small)[:2]
+            sentence = shorten(f"“{scene.sentence}”", width - 360, small)
+            colour = colours[scene.mark]
             for x, down, words, size, how in (
-                (0, 0, each.mark, TEXT + 4, {"color": colour, "weight": "bold"}),
-                (40, 2, each.name, TEXT, {"weight": "bold"}),
+                (0, 0, scene.mark, TEXT + 4, {"color": colour, "weight": "bold"}),
+                (40, 2, scene.name, TEXT, {"weight": "bold"}),
                 (160, 5, sentence, small, {}),
-                (width, 5, each.model, small, {"ha": "right", "color": MUTED}),
+                (width, 5, scene.model, small, {"ha": "right", "color": MUTED}),
                 *((40, 36 + 26 * line, words, small, {}) for line, words in enumerate(said)),
             ):
                 kind: Any = {"color": INK, "va": "top", "fontsize": points(size), **how}

@@ -18,12 +18,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.draw.colours import LINE_STYLES
-from regard.explain.drawing import Board, Drawing, key_of
-from regard.layers import Attention, DotScore, Mask, plain_context
-from regard.layers.attention import attend_unfused
-from regard.layers.convolution import GatedConvolution
-from regard.layers.recurrent import Recurrent
+from regard.draw import LINE_STYLES
+from regard.explain import Board, Drawing, key_of
+from regard.layers import (
+    Attention,
+    DotScore,
+    GatedConvolution,
+    Mask,
+    Recurrent,
+    attend_unfused,
+    plain_context,
+)
 from regard_lectures.figures.costs import Call, Cost, Name, draw_costs, measured
 
 SHORTEST = 32
@@ -46,9 +51,9 @@ def restricted(q: Tensor, k: Tensor, v: Tensor, reach: int) -> Tensor:
     Returns:
         (n, d); the work is O(n · reach · d).
     """
-    blocks = (each.view(-1, reach, each.shape[1]) for each in (q, k, v))  # (n / reach, reach, d)
+    blocks = (x.view(-1, reach, x.shape[1]) for x in (q, k, v))  # (n / reach, reach, d)
     q, k, v = blocks
-    k, v = (torch.cat((each.roll(1, 0), each), 1) for each in (k, v))  # (n / reach, 2 reach, d)
+    k, v = (torch.cat((x.roll(1, 0), x), 1) for x in (k, v))  # (n / reach, 2 reach, d)
     mask = torch.ones(len(q), 1, 2 * reach, dtype=torch.bool)
     mask[0, :, :reach] = False  # nothing is before the first block
     return F.scaled_dot_product_attention(q, k, v, mask).flatten(0, 1)
@@ -83,7 +88,7 @@ def longest_path(kind: str, length: int, kernel: int, reach: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Measurements:
     lengths: list[int]
     dim: int
     costs: dict[Name, Cost]
@@ -102,7 +107,11 @@ class _Found:
     def crossover(self) -> int | None:
         """The first length at which attention takes longer than the recurrent layer."""
         times = (self.line(kind, "seconds") for kind in (ATTENTION, RECURRENT))
-        slower = [n for n, one, two in zip(self.lengths, *times, strict=True) if one > two]
+        slower = [
+            n
+            for n, attention, recurrent in zip(self.lengths, *times, strict=True)
+            if attention > recurrent
+        ]
         return slower[0] if slower else None
 
 
@@ -124,16 +133,16 @@ def growth(length: int, dim: int, kernel: int, reach: int, rounds: int, seed: in
     layers = {
         (kind, n): call for n in lengths for kind, call in calls(n, dim, kernel, reach).items()
     }
-    return _draw(_Found(lengths, dim, measured(layers, rounds)), kernel, reach, rounds)
+    return _draw(_Measurements(lengths, dim, measured(layers, rounds)), kernel, reach, rounds)
 
 
-def _draw(found: _Found, kernel: int, reach: int, rounds: int) -> Drawing:
-    longest, dim = found.lengths[-1], found.dim
-    met = found.crossover()
+def _draw(result: _Measurements, kernel: int, reach: int, rounds: int) -> Drawing:
+    longest, dim = result.lengths[-1], result.dim
+    met = result.crossover()
     when = f"from {met:,} tokens on" if met else f"never up to {longest:,} tokens"
     caption = (
-        f"The time of attention grows as n^{found.exponent(ATTENTION):.1f}, that of the recurrent "
-        f"layer as n^{found.exponent(RECURRENT):.1f}; attention takes longer {when}."
+        f"The time of attention grows as n^{result.exponent(ATTENTION):.1f}, that of the recurrent "
+        f"layer as n^{result.exponent(RECURRENT):.1f}; attention takes longer {when}."
     )
     details = (
         f"One layer of width {dim}, one head, on one core; medians of {rounds} rounds in which all "
@@ -150,7 +159,7 @@ def _draw(found: _Found, kernel: int, reach: int, rounds: int) -> Drawing:
     with Board(caption, (1, 1, 1.15), details) as board:
         board.legend(styles)
         ticks = [n for n in (100, 1000, 10_000) if n <= longest]
-        draw_costs(board, styles, found.lengths, found.costs, "tokens n", ticks)
+        draw_costs(board, styles, result.lengths, result.costs, "tokens n", ticks)
         board.table(
             2,
             f"at n = {longest:,}",
@@ -158,29 +167,29 @@ def _draw(found: _Found, kernel: int, reach: int, rounds: int) -> Drawing:
             [
                 (
                     kind.replace("restricted attention", "restricted").replace(" weights", ""),
-                    f"n^{found.exponent(kind):.1f}",
+                    f"n^{result.exponent(kind):.1f}",
                     f"{waiting_steps(kind, longest):,}",
                     f"{longest_path(kind, longest, kernel, reach):,}",
                 )
                 for kind in KINDS
             ],
         )
-        return board.drawing(**_numbers(found, kernel, reach))
+        return board.drawing(**_numbers(result, kernel, reach))
 
 
-def _numbers(found: _Found, kernel: int, reach: int) -> dict[str, object]:
-    longest = found.lengths[-1]
+def _numbers(result: _Measurements, kernel: int, reach: int) -> dict[str, object]:
+    longest = result.lengths[-1]
 
-    def of_each(value: Sequence[object]) -> dict[str, object]:
-        return {key_of(kind): each for kind, each in zip(KINDS, value, strict=True)}
+    def by_kind(values: Sequence[object]) -> dict[str, object]:
+        return {key_of(kind): value for kind, value in zip(KINDS, values, strict=True)}
 
     return {
-        "lengths": found.lengths,
-        "seconds": of_each([found.line(kind, "seconds") for kind in KINDS]),
-        "bytes": of_each([found.line(kind, "bytes") for kind in KINDS]),
-        "exponent_of_time": of_each([found.exponent(kind) for kind in KINDS]),
-        "exponent_of_memory": of_each([found.exponent(kind, "bytes") for kind in KINDS]),
-        "steps_in_turn": of_each([waiting_steps(kind, longest) for kind in KINDS]),
-        "longest_path": of_each([longest_path(kind, longest, kernel, reach) for kind in KINDS]),
-        "attention_is_slower_from": found.crossover(),
+        "lengths": result.lengths,
+        "seconds": by_kind([result.line(kind, "seconds") for kind in KINDS]),
+        "bytes": by_kind([result.line(kind, "bytes") for kind in KINDS]),
+        "exponent_of_time": by_kind([result.exponent(kind) for kind in KINDS]),
+        "exponent_of_memory": by_kind([result.exponent(kind, "bytes") for kind in KINDS]),
+        "steps_in_turn": by_kind([waiting_steps(kind, longest) for kind in KINDS]),
+        "longest_path": by_kind([longest_path(kind, longest, kernel, reach) for kind in KINDS]),
+        "attention_is_slower_from": result.crossover(),
     }

@@ -15,10 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.draw.cells import positive_scale
-from regard.draw.colours import LINE_STYLES, MUTED
+from regard.draw import LINE_STYLES, MUTED, positive_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
+from regard.explain import Board, Drawing
 from regard.layers import Attention, Context, Embed, Layout, Mask, Positions, Tap, position_scheme
 from regard_lectures.figures.descent import Descent, running_median
 from regard_lectures.progress import OnStep, training_progress
@@ -56,29 +55,29 @@ def measure(heads: int, steps: int, seed: int) -> dict[str, Any]:
     """
     if DIM % heads:
         raise InputError("heads", got=heads, expected=f"a divisor of {DIM}: 2, 4, 8 or 16")
-    found: dict[str, Any] = {"curves": {}, "maps": {}}
+    result: dict[str, Any] = {"curves": {}, "maps": {}}
     with training_progress(2 * steps) as on_step:
         for count in (1, heads):
-            model, found["curves"][str(count)] = _train(count, steps, seed, on_step)
-            found["maps"][str(count)] = _look(model, seed).tolist()  # (heads, query, key)
-            found["parameters"] = sum(p.numel() for p in model.parameters())
-    return found
+            model, result["curves"][str(count)] = _train(count, steps, seed, on_step)
+            result["maps"][str(count)] = _look(model, seed).tolist()  # (heads, query, key)
+            result["parameters"] = sum(p.numel() for p in model.parameters())
+    return result
 
 
-def heads(found: dict[str, Any], heads: int, steps: int, seed: int) -> Drawing:
+def heads(measured: dict[str, Any], heads: int, steps: int, seed: int) -> Drawing:
     """Draw losses and attention maps of one head of width 32 and of several narrower ones."""
-    curves = {int(count): line for count, line in found["curves"].items()}
-    maps = {int(count): torch.tensor(table) for count, table in found["maps"].items()}
+    curves = {int(count): line for count, line in measured["curves"].items()}
+    maps = {int(count): torch.tensor(table) for count, table in measured["maps"].items()}
     first = max(BACK)
     shares = {count: _shares(table, first) for count, table in maps.items()}
     # For each of the two distances, the head with the largest weight on it.
-    best = [int(shares[heads][:, place].argmax()) for place in range(len(BACK))]
+    best = [int(shares[heads][:, distance].argmax()) for distance in range(len(BACK))]
     final = {count: sum(line[-20:]) / len(line[-20:]) for count, line in curves.items()}
     caption = (
         "The task is to predict two earlier tokens at once. One head mixes both and ends at a "
         f"loss of {final[1]:.2f}; {heads} heads end at {final[heads]:.3f}."
     )
-    size = found["parameters"]
+    size = measured["parameters"]
     details = (
         f"At each position the model predicts the token {BACK[0]} back and the token {BACK[1]} "
         f"back, in random sequences over {VOCAB} tokens. It is one causal attention layer of width "
@@ -100,8 +99,8 @@ def heads(found: dict[str, Any], heads: int, steps: int, seed: int) -> Drawing:
             (f"head {number}: {back} back", maps[heads][number])
             for number, back in zip(best, BACK, strict=True)
         ]
-        for place, (heading, table) in enumerate(panels, start=1):
-            board.matrix(place, heading, table, positive_scale(), named, ("query", "key"))
+        for panel, (heading, table) in enumerate(panels, start=1):
+            board.matrix(panel, heading, table, positive_scale(), named, ("query", "key"))
         return board.drawing(
             loss_one=final[1],
             loss_many=final[heads],

@@ -19,15 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.draw.cells import positive_scale
-from regard.draw.colours import BLUE, GREEN, LINE_STYLES, MUTED, ORANGE
-from regard.draw.sheet import TEXT, Chart, points
+from regard.draw import BLUE, GREEN, LINE_STYLES, MUTED, ORANGE, TEXT, Chart, points, positive_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing, Numbers
-from regard.inputs.arrays import Ragged
+from regard.explain import Board, Drawing, Numbers
+from regard.inputs import Ragged
 from regard.layers import Tap, knock_out
-from regard.models import GPTConfig
-from regard.models.decoder import Decoder
+from regard.models import Decoder, GPTConfig
 from regard_lectures.figures.descent import Descent, next_token_loss, warming
 from regard_lectures.progress import OnStep, training_progress
 
@@ -84,9 +81,9 @@ class Measure:
         One layer can weight tokens by their distance only: at best, a token's probability is its
         share among the tokens from the shortest to the longest pattern length back.
         """
-        places = torch.arange(LENGTH)
-        back = places[:, None] + 1 - places  # (query, key): distance from the next token
-        possible = (back >= PERIODS[0]) & (back <= min(PERIODS[1], LENGTH)) & (places > 0)
+        positions = torch.arange(LENGTH)
+        back = positions[:, None] + 1 - positions  # (query, key): distance from the next token
+        possible = (back >= PERIODS[0]) & (back <= min(PERIODS[1], LENGTH)) & (positions > 0)
         right = possible & (self.ids[:, None] == wanted[:, :, None])  # (batch, query, key)
         shares = right.sum(-1) / possible.sum(-1)  # (batch, query)
         return float(-shares[self.again].log().mean())
@@ -199,13 +196,16 @@ def find(model: Decoder, measure: Measure) -> KnockOuts:
     previous = named(0, measure.back(weights[0], 1))
     same = [head for head in named(0, measure.back(weights[0], 0)) if head not in previous]
     heads = {"induction": induction, "previous": previous, "same": same}
-    rest = [head for head in model.heads() if head not in {*induction, *previous, *same}]
-    others = min(len(rest), max(len(induction), len(previous)))
+    remaining = [head for head in model.heads() if head not in {*induction, *previous, *same}]
+    others = min(len(remaining), max(len(induction), len(previous)))
     return KnockOuts(
         heads,
-        {role: measure.loss(model, some) for role, some in heads.items()},
+        {role: measure.loss(model, removed) for role, removed in heads.items()},
         others,
-        [measure.loss(model, some) for some in islice(combinations(rest, others), DRAWS)],
+        [
+            measure.loss(model, removed)
+            for removed in islice(combinations(remaining, others), DRAWS)
+        ],
     )
 
 
@@ -221,12 +221,12 @@ def measure(steps: int, dim: int, heads: int, seed: int) -> dict[str, Any]:
         )
     texts = Measure(seed)
     with training_progress(2 * steps) as on_step:
-        model, two = train(2, dim, heads, steps, seed, on_step)
-        _, one = train(1, dim, heads, steps, seed, on_step)
-    best = _best_head(two)
+        model, deep = train(2, dim, heads, steps, seed, on_step)
+        _, shallow = train(1, dim, heads, steps, seed, on_step)
+    best = _best_head(deep)
     return {
-        "two": asdict(two),
-        "one": asdict(one),
+        "two": asdict(deep),
+        "one": asdict(shallow),
         "found": asdict(find(model, texts)),
         "unordered": texts.unordered,
         "map": texts.weights(model)[1][0, best].tolist(),  # (query, key)
@@ -241,85 +241,93 @@ def _best_head(two: Course) -> int:
 
 def induction(measured: dict[str, Any], steps: int, dim: int, heads: int, seed: int) -> Drawing:
     """Compare two layers with one: losses, heads during training, knock-outs, and one map."""
-    two, one = Course(**measured["two"]), Course(**measured["one"])
-    found, unordered, table = (
+    deep, shallow = Course(**measured["two"]), Course(**measured["one"])
+    knock_outs, unordered, table = (
         KnockOuts(**measured["found"]), measured["unordered"], measured["map"]
     )  # fmt: skip
-    best = _best_head(two)
-    caption, details = _said(two, one, found, unordered, (dim, heads, seed))
+    best = _best_head(deep)
+    caption, details = _said(deep, shallow, knock_outs, unordered, (dim, heads, seed))
     title = f"Learning in context: two layers learn it, one not in {steps} steps"
     with Board(caption, (1, 1, 1.05), details, title) as board:
         losses = board.chart(0, "loss in repetitions", "step", "", (0, 0.54))
-        _draw_losses(losses, two, one, unordered)
-        _draw_bars(board.chart(0, "loss without heads", "", "", (0.56, 1)), found, two.losses[-1])
+        _draw_losses(losses, deep, shallow, unordered)
+        _draw_bars(
+            board.chart(0, "loss without heads", "", "", (0.56, 1)), knock_outs, deep.losses[-1]
+        )
         upper = board.chart(1, "layer 1: token to copy", "", "", (0, 0.47))
-        _draw_scores(upper, two.steps, two.induction)
+        _draw_scores(upper, deep.steps, deep.induction)
         lower = board.chart(1, "layer 0: previous token", "step", "", (0.48, 1))
-        _draw_scores(lower, two.steps, two.previous)
-        places = [str(i) if i % 8 == 0 else "" for i in range(LENGTH)]
+        _draw_scores(lower, deep.steps, deep.previous)
+        labels = [str(i) if i % 8 == 0 else "" for i in range(LENGTH)]
         heading = f"weights of head 1.{best}"
-        board.matrix(2, heading, table, positive_scale(), (places, places), ("query", "key"))
+        board.matrix(2, heading, table, positive_scale(), (labels, labels), ("query", "key"))
         shown = {"unordered": unordered, "map": table}
-        return board.drawing(**(_numbers(two, one, found) | shown))
+        return board.drawing(**(_numbers(deep, shallow, knock_outs) | shown))
 
 
-def _numbers(two: Course, one: Course, found: KnockOuts) -> Numbers:
+def _numbers(deep: Course, shallow: Course, knock_outs: KnockOuts) -> Numbers:
     guess = math.log(VOCAB)
     return {
         "guess": guess,
-        "loss_two_layers": two.losses[-1],
-        "loss_one_layer": one.losses[-1],
-        "one_layer_still_falls_by": one.late_fall(),
-        "fall": list(two.falls(guess) or ()),
-        "fall_one_layer": list(one.falls(guess) or ()),
-        "induction_heads": found.heads["induction"],
-        "previous_token_heads": found.heads["previous"],
-        "same_token_heads": found.heads["same"],
-        "induction_scores": two.induction[-1],
-        "previous_token_scores": two.previous[-1],
-        "induction_scores_one_layer": one.induction[-1],
-        **{f"loss_without_{role}": loss for role, loss in found.losses.items()},
-        "other_heads": found.others,
-        "loss_without_others": found.without_others,
-        "steps": two.steps,
-        "curve_two_layers": two.losses,
-        "curve_one_layer": one.losses,
-        "curves_induction": two.induction,
-        "curves_previous": two.previous,
+        "loss_two_layers": deep.losses[-1],
+        "loss_one_layer": shallow.losses[-1],
+        "one_layer_still_falls_by": shallow.late_fall(),
+        "fall": list(deep.falls(guess) or ()),
+        "fall_one_layer": list(shallow.falls(guess) or ()),
+        "induction_heads": knock_outs.heads["induction"],
+        "previous_token_heads": knock_outs.heads["previous"],
+        "same_token_heads": knock_outs.heads["same"],
+        "induction_scores": deep.induction[-1],
+        "previous_token_scores": deep.previous[-1],
+        "induction_scores_one_layer": shallow.induction[-1],
+        **{f"loss_without_{role}": loss for role, loss in knock_outs.losses.items()},
+        "other_heads": knock_outs.others,
+        "loss_without_others": knock_outs.without_others,
+        "steps": deep.steps,
+        "curve_two_layers": deep.losses,
+        "curve_one_layer": shallow.losses,
+        "curves_induction": deep.induction,
+        "curves_previous": deep.previous,
     }
 
 
 def _said(
-    two: Course, one: Course, found: KnockOuts, unordered: float, options: tuple[int, int, int]
+    deep: Course,
+    shallow: Course,
+    knock_outs: KnockOuts,
+    unordered: float,
+    options: tuple[int, int, int],
 ) -> tuple[str, str]:
     """The caption and the details; the options are dim, heads and seed."""
     (dim, heads, seed), guess = options, math.log(VOCAB)
-    fall = two.falls(guess)
+    fall = deep.falls(guess)
     when = f"drops between steps {fall[0]} and {fall[1]}" if fall else "has not dropped yet"
-    falls = one.late_fall()
+    falls = shallow.late_fall()
     still = (
         f"after falling by {falls:.2f} in the last fifth" if falls > 0.005 else "and is constant"
     )
     names = ("induction heads", "previous-token heads", "same-token heads")
     said = "; ".join(
-        f"{name}: {_short(some)}, loss {loss:.2f} without" if some else f"{name}: none"
-        for name, some, loss in zip(names, found.heads.values(), found.losses.values(), strict=True)
+        f"{name}: {_short(group)}, loss {loss:.2f} without" if group else f"{name}: none"
+        for name, group, loss in zip(
+            names, knock_outs.heads.values(), knock_outs.losses.values(), strict=True
+        )
     )
     caption = (
-        f"The loss of two layers {when} and ends at {two.losses[-1]:.2f}; that of one layer ends "
-        f"at {one.losses[-1]:.2f} {still}."
+        f"The loss of two layers {when} and ends at {deep.losses[-1]:.2f}; that of one layer ends "
+        f"at {shallow.losses[-1]:.2f} {still}."
     )
     details = (
         f"Attention-only decoders of width {dim} with {heads} heads and rotary "
         f"positions read repeated patterns of {PERIODS[0]} to {PERIODS[1]} random tokens, out of "
-        f"{VOCAB}: {two.steps[-1]} steps of Adam at {RATE:g}, seed {seed}. The loss is measured on "
-        f"{UNSEEN} new texts, where the pattern repeats. Guessing costs ln {VOCAB} = {guess:.2f}; "
-        "knowing which tokens are possible but not their order costs "
+        f"{VOCAB}: {deep.steps[-1]} steps of Adam at {RATE:g}, seed {seed}. The loss is measured "
+        f"on {UNSEEN} new texts, where the pattern repeats. Guessing costs ln {VOCAB} = "
+        f"{guess:.2f}; knowing which tokens are possible but not their order costs "
         f"{unordered:.2f} (green line): a single layer cannot find the token after an "
         "earlier occurrence of the current one. Heads found (layer.head): "
-        f"{said}; without as many other heads: {max(found.without_others):.2f} at worst. Middle: "
-        "the mean weight of each head on the token to copy (layer 1) and on the previous token "
-        "(layer 0)."
+        f"{said}; without as many other heads: {max(knock_outs.without_others):.2f} at worst. "
+        "Middle: the mean weight of each head on the token to copy (layer 1) and on the previous "
+        "token (layer 0)."
     )
     return caption, details
 
@@ -329,13 +337,13 @@ def _short(heads: Sequence[str]) -> str:
     return ", ".join(head.removeprefix("decoder.").replace("self.", "") for head in heads) or "none"
 
 
-def _draw_losses(axes: Chart, two: Course, one: Course, unordered: float) -> None:
-    guess, last = math.log(VOCAB), two.steps[-1]
-    under = one.losses[-1] - 0.04 * guess
-    beyond = min(two.losses[-1] + 0.25 * guess, under - 0.27 * guess)  # if both end alike
+def _draw_losses(axes: Chart, deep: Course, shallow: Course, unordered: float) -> None:
+    guess, last = math.log(VOCAB), deep.steps[-1]
+    under = shallow.losses[-1] - 0.04 * guess
+    beyond = min(deep.losses[-1] + 0.25 * guess, under - 0.27 * guess)  # if both end alike
     for name, course, height, style in (
-        ("1 layer", one, under, LINE_STYLES[1]),
-        ("2 layers", two, beyond, LINE_STYLES[0]),
+        ("1 layer", shallow, under, LINE_STYLES[1]),
+        ("2 layers", deep, beyond, LINE_STYLES[0]),
     ):
         axes.curve(course.steps, course.losses, style=style)
         axes.write((last, height), name, ha="right", va="top", color=style.colour,
@@ -346,18 +354,18 @@ def _draw_losses(axes: Chart, two: Course, one: Course, unordered: float) -> Non
     axes.set_ylim(0, guess * 1.3)
 
 
-def _draw_bars(axes: Chart, found: KnockOuts, whole: float) -> None:
+def _draw_bars(axes: Chart, knock_outs: KnockOuts, whole: float) -> None:
     """Draw the loss of the whole model, and without the heads of each role."""
     bars = {
         "none": whole,
-        "copy": found.losses["induction"],
-        "before": found.losses["previous"],
-        "itself": found.losses["same"],
-        "others": max(found.without_others),
+        "copy": knock_outs.losses["induction"],
+        "before": knock_outs.losses["previous"],
+        "itself": knock_outs.losses["same"],
+        "others": max(knock_outs.without_others),
     }
     axes.bar(range(len(bars)), list(bars.values()), 0.6, color=[BLUE, ORANGE, ORANGE, ORANGE, BLUE])
-    for place, loss in enumerate(bars.values()):
-        axes.write((place, loss + 0.1), f"{loss:.1f}", ha="center")
+    for index, loss in enumerate(bars.values()):
+        axes.write((index, loss + 0.1), f"{loss:.1f}", ha="center")
     axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1.4, linestyle=":")
     axes.set_xticks(range(len(bars)), list(bars))
     axes.set_ylim(0, 1.4 * max(math.log(VOCAB), *bars.values()))
@@ -367,9 +375,9 @@ def _draw_scores(axes: Chart, steps: list[int], scores: list[list[float]]) -> No
     """Draw one curve per head; scores are (measurement, head)."""
     for number, line in enumerate(zip(*scores, strict=True)):
         axes.curve(steps, line, style=LINE_STYLES[number % len(LINE_STYLES)], width=2.2)
-    found = [str(number) for number, score in enumerate(scores[-1]) if score >= FOUND]
-    if found:
-        said = f"head{'s' if len(found) > 1 else ''} {', '.join(found)}"
+    numbers = [str(number) for number, score in enumerate(scores[-1]) if score >= FOUND]
+    if numbers:
+        said = f"head{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
         axes.write((0.02, 0.97), said, va="top", transform=axes.transAxes)
     axes.set_ylim(0, 1.2)
     axes.set_yticks([0, 0.5, 1])

@@ -17,13 +17,11 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from regard.data.text.python_docs import python_text
-from regard.draw.colours import INK, LINE_STYLES, MUTED
-from regard.draw.sheet import Chart
+from regard.data import python_text
+from regard.draw import INK, LINE_STYLES, MUTED, Chart
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing, Numbers
-from regard.models import GPTConfig
-from regard.models.decoder import Decoder
+from regard.explain import Board, Drawing, Numbers
+from regard.models import Decoder, GPTConfig
 from regard_lectures.figures.descent import Descent, next_token_loss, warming
 from regard_lectures.figures.fitting import Array, Law, fit
 from regard_lectures.progress import OnStep, training_progress
@@ -187,29 +185,30 @@ def measure(steps: int, seed: int) -> dict[str, Any]:
 def laws(measured: dict[str, Any], steps: int, seed: int) -> Drawing:
     """Draw the loss by size, by data and by compute, with the law of the four smaller sizes."""
     del steps  # the measured amounts of data say it
-    found = fit_runs([Run(**run) for run in measured["runs"]], measured["data"])
-    caption, details = _said(found, seed)
+    fitted = fit_runs([Run(**run) for run in measured["runs"]], measured["data"])
+    caption, details = _said(fitted, seed)
     with Board(caption, (1, 1, 1), details) as board:
-        names = [f"N = {_short(size)}" for size in found.sizes]
+        names = [f"N = {_short(size)}" for size in fitted.sizes]
         board.legend(dict(zip(names, LINE_STYLES, strict=True)))
-        _draw_by_size(board, found)
-        _draw_by_data(board, found)
-        _draw_by_compute(board, found)
-        return board.drawing(**_numbers(found))
+        _draw_by_size(board, fitted)
+        _draw_by_data(board, fitted)
+        _draw_by_compute(board, fitted)
+        return board.drawing(**_numbers(fitted))
 
 
-def _said(found: Measured, seed: int) -> tuple[str, str]:
+def _said(fitted: Measured, seed: int) -> tuple[str, str]:
     """The caption and the details."""
-    law, data = found.law, found.data[-1]
+    law, data = fitted.law, fitted.data[-1]
     grows = law.data_power / (law.size_power + law.data_power)
-    last = [line[-1] for line in found.losses]
-    below, most = found.below()
+    last = [line[-1] for line in fitted.losses]
+    below, most = fitted.below()
     caption = (
-        f"The law fitted to the four smaller sizes predicts {found.predicted[-1]:.2f} for the "
-        f"fifth (hollow), which reaches {last[-1]:.2f}; the mean error is {np.mean(found.off):.1%}."
+        f"The law fitted to the four smaller sizes predicts {fitted.predicted[-1]:.2f} for the "
+        f"fifth (hollow), which reaches {last[-1]:.2f}; the mean error is "
+        f"{np.mean(fitted.off):.1%}."
     )
     details = (
-        f"Five decoders of {LAYERS} layers and {found.sizes[0]:,} to {found.sizes[-1]:,} "
+        f"Five decoders of {LAYERS} layers and {fitted.sizes[0]:,} to {fitted.sizes[-1]:,} "
         f"parameters (without embeddings) read {data / 1e6:.2g} million bytes of Python's own "
         f"documentation once; Adam at {RATE:g} · √(64 / dim), averaged weights, seed {seed}. "
         "Fitted to the four smaller sizes by least squares of ln L: L = E + A/N^α + B/D^β with "
@@ -218,61 +217,61 @@ def _said(found: Measured, seed: int) -> tuple[str, str]:
         f"1.69, 406, 0.34, 411, 0.28). The fourth size reaches {last[-2]:.3f}. For C = 6ND FLOPs "
         f"the best size grows as C^{grows:.2f}. The black line is the smallest loss that the law "
         f"gives for a number of FLOPs, which is an estimate and no bound: {below} of "
-        f"{np.size(found.losses)} measured points lie below it, by {most:.1%} at most."
+        f"{np.size(fitted.losses)} measured points lie below it, by {most:.1%} at most."
     )
     return caption, details
 
 
-def _draw_by_size(board: Board, found: Measured) -> None:
+def _draw_by_size(board: Board, fitted: Measured) -> None:
     axes = board.chart(0, "by size", "parameters N", "nats per byte")
-    span = np.geomspace(found.sizes[0] / 1.3, found.sizes[-1] * 1.3, 50)
-    places = sorted({0, len(found.data) // 3, 2 * len(found.data) // 3, len(found.data) - 1})
-    for place in places:
-        axes.plot(span, found.law.loss(span, found.data[place]), color=MUTED, linewidth=1.6)
-    for number in range(len(found.sizes)):
-        some = [found.losses[number][place] for place in places]
-        _points(axes, [found.sizes[number]] * len(some), some, found, number)
-    for place, side in ((places[0], "bottom"), (places[-1], "top")):
-        least = found.law.loss(span, found.data[place])
+    span = np.geomspace(fitted.sizes[0] / 1.3, fitted.sizes[-1] * 1.3, 50)
+    indices = sorted({0, len(fitted.data) // 3, 2 * len(fitted.data) // 3, len(fitted.data) - 1})
+    for index in indices:
+        axes.plot(span, fitted.law.loss(span, fitted.data[index]), color=MUTED, linewidth=1.6)
+    for number in range(len(fitted.sizes)):
+        losses = [fitted.losses[number][index] for index in indices]
+        _points(axes, [fitted.sizes[number]] * len(losses), losses, fitted, number)
+    for index, side in ((indices[0], "bottom"), (indices[-1], "top")):
+        least = fitted.law.loss(span, fitted.data[index])
         middle = len(span) // 2
         away = 1.06 if side == "bottom" else 1 / 1.06
         axes.write((float(span[middle]), float(least[middle]) * away),
-              f"D = {_short(found.data[place])}", ha="left" if side == "bottom" else "right",
+              f"D = {_short(fitted.data[index])}", ha="left" if side == "bottom" else "right",
               va=side)  # fmt: skip
     axes.log_axis("x", [1e4, 1e5, 1e6])
     axes.set_xlim(span[0], span[-1])
-    _loss_axis(axes, found)
+    _loss_axis(axes, fitted)
 
 
-def _draw_by_data(board: Board, found: Measured) -> None:
+def _draw_by_data(board: Board, fitted: Measured) -> None:
     axes = board.chart(1, "by data", "tokens read D", "nats per byte")
-    span = np.geomspace(found.data[0] / 1.3, found.data[-1] * 1.3, 50)
-    for number, (size, line) in enumerate(zip(found.sizes, found.losses, strict=True)):
-        axes.curve(span, found.law.loss(size, span), style=LINE_STYLES[number], width=1.6)
-        _points(axes, found.data, line, found, number)
+    span = np.geomspace(fitted.data[0] / 1.3, fitted.data[-1] * 1.3, 50)
+    for number, (size, line) in enumerate(zip(fitted.sizes, fitted.losses, strict=True)):
+        axes.curve(span, fitted.law.loss(size, span), style=LINE_STYLES[number], width=1.6)
+        _points(axes, fitted.data, line, fitted, number)
     axes.log_axis("x", [1e3, 1e4, 1e5, 1e6, 1e7])
     axes.set_xlim(span[0], span[-1])
-    _loss_axis(axes, found)
+    _loss_axis(axes, fitted)
 
 
-def _draw_by_compute(board: Board, found: Measured) -> None:
+def _draw_by_compute(board: Board, fitted: Measured) -> None:
     axes = board.chart(2, "by compute", "FLOPs, 6 N D", "black: the law's best")
-    for number, line in enumerate(found.losses):
-        axes.curve(found.compute[number], line, style=LINE_STYLES[number], width=1.2)
-        _points(axes, found.compute[number], line, found, number)
-    span = np.geomspace(found.compute.min(), found.compute.max(), 50)
-    axes.plot(span, found.law.frontier(span), color=INK, linewidth=2.4)
+    for number, line in enumerate(fitted.losses):
+        axes.curve(fitted.compute[number], line, style=LINE_STYLES[number], width=1.2)
+        _points(axes, fitted.compute[number], line, fitted, number)
+    span = np.geomspace(fitted.compute.min(), fitted.compute.max(), 50)
+    axes.plot(span, fitted.law.frontier(span), color=INK, linewidth=2.4)
     axes.log_axis("x", [10.0**exponent for exponent in range(8, 14, 2)])
-    axes.set_xlim(found.compute.min() / 1.5, found.compute.max() * 1.5)
-    _loss_axis(axes, found)
+    axes.set_xlim(fitted.compute.min() / 1.5, fitted.compute.max() * 1.5)
+    _loss_axis(axes, fitted)
 
 
 def _points(
-    axes: Chart, across: npt.ArrayLike, up: Sequence[float], found: Measured, number: int
+    axes: Chart, across: npt.ArrayLike, up: Sequence[float], fitted: Measured, number: int
 ) -> None:
     """Draw the points of one size; hollow for the largest, which was not fitted."""
     style = LINE_STYLES[number]
-    inside = "white" if number == len(found.sizes) - 1 else style.colour
+    inside = "white" if number == len(fitted.sizes) - 1 else style.colour
     axes.plot(
         np.asarray(across), up, style.marker, color=style.colour, markersize=8,
         markerfacecolor=inside,
@@ -285,25 +284,25 @@ def _short(count: float) -> str:
     return f"{count / size:.2g}{unit}" if count < 100 * size else f"{count / size:.0f}{unit}"
 
 
-def _loss_axis(axes: Chart, found: Measured) -> None:
-    every = np.array(found.losses)
+def _loss_axis(axes: Chart, fitted: Measured) -> None:
+    every = np.array(fitted.losses)
     axes.log_axis("y", [1, 1.2, 1.5, 1.8, 2, 2.5, 3, 4, 5])
     axes.set_ylim(every.min() / 1.08, every.max() * 1.08)
 
 
-def _numbers(found: Measured) -> Numbers:
-    laws = {"": found.law, "_of_all": found.whole}
+def _numbers(fitted: Measured) -> Numbers:
+    laws = {"": fitted.law, "_of_all": fitted.whole}
     return {
-        "sizes": found.sizes,
-        "data": found.data,
-        "losses": found.losses,
+        "sizes": fitted.sizes,
+        "data": fitted.data,
+        "losses": fitted.losses,
         **{
             f"{name}{end}": value
             for end, law in laws.items()
             for name, value in asdict(law).items()
         },
-        "predicted": found.predicted,
-        "off": found.off,
-        "points_below_the_best_by_the_law": found.below()[0],
-        "below_by_at_most": found.below()[1],
+        "predicted": fitted.predicted,
+        "off": fitted.off,
+        "points_below_the_best_by_the_law": fitted.below()[0],
+        "below_by_at_most": fitted.below()[1],
     }

@@ -19,11 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.arrays import Ragged
-from regard.models import GPTConfig
-from regard.models.decoder import Decoder
+from regard.draw import LINE_STYLES, MUTED, LineStyle
+from regard.explain import Board, Drawing
+from regard.inputs import Ragged
+from regard.models import Decoder, GPTConfig
 from regard_lectures.figures.descent import Descent, next_token_loss, warming
 from regard_lectures.progress import OnStep, training_progress
 
@@ -61,11 +60,11 @@ def draw_texts(count: int, data: torch.Generator) -> Tensor:
         (count, TRAINED + 1).
     """
     tokens = torch.rand(count, VOCAB, generator=data).argsort(1)
-    places = torch.arange(TRAINED + 1)
+    index = torch.arange(TRAINED + 1)
     first, second = torch.randint(PERIODS[0], PERIODS[1] + 1, (2, count, 1), generator=data)
     turn = torch.randint(PERIODS[0], TRAINED + 1, (count, 1), generator=data)
-    after = PERIODS[1] + (places - turn) % second  # the second pattern begins where the first ends
-    return tokens.gather(1, torch.where(places < turn, places % first, after))
+    after = PERIODS[1] + (index - turn) % second  # the second pattern begins where the first ends
+    return tokens.gather(1, torch.where(index < turn, index % first, after))
 
 
 def draw_twice(count: int, length: int, data: torch.Generator) -> Tensor:
@@ -85,9 +84,9 @@ def draw_parts(count: int, data: torch.Generator) -> tuple[Tensor, Tensor]:
     most = VOCAB // parts  # different tokens of a part
     patterns = torch.rand(count, VOCAB, generator=data).argsort(1).view(count, parts, most)
     periods = torch.randint(PERIODS[0], most + 1, (count, parts, 1), generator=data)
-    places = torch.arange(PART)
-    told = (places >= periods) & (places < PART - 1)  # the last one is followed by another part
-    return patterns.gather(2, places % periods).flatten(1), told.flatten(1)
+    index = torch.arange(PART)
+    told = (index >= periods) & (index < PART - 1)  # the last one is followed by another part
+    return patterns.gather(2, index % periods).flatten(1), told.flatten(1)
 
 
 def train(scheme: str, steps: int, seed: int, on_step: OnStep) -> Decoder:
@@ -116,9 +115,9 @@ def right(model: Decoder, text: Tensor) -> Tensor:
 def further_on(model: Decoder, seed: int) -> list[float]:
     """The percentage of next tokens that are right, by part of a long text: (parts,)."""
     text, told = draw_parts(UNSEEN, torch.Generator().manual_seed(seed + 1))
-    found = torch.nn.functional.pad(right(model, text), (0, 1))  # nothing follows the last token
-    hits = (found & told).view(UNSEEN, -1, PART).sum((0, 2))
-    shares: list[float] = (100 * hits / told.view(UNSEEN, -1, PART).sum((0, 2))).tolist()
+    hit = torch.nn.functional.pad(right(model, text), (0, 1))  # nothing follows the last token
+    counts = (hit & told).view(UNSEEN, -1, PART).sum((0, 2))
+    shares: list[float] = (100 * counts / told.view(UNSEEN, -1, PART).sum((0, 2))).tolist()
     return shares
 
 
@@ -142,9 +141,9 @@ def measure(steps: int, seed: int) -> dict[str, Any]:
     return result
 
 
-def long(found: dict[str, Any], steps: int, seed: int) -> Drawing:
+def long(measured: dict[str, Any], steps: int, seed: int) -> Drawing:
     """Draw both tests of the measured schemes."""
-    on, apart = found["further_on"], found["further_apart"]
+    on, apart = measured["further_on"], measured["further_apart"]
     caption = (
         f"At four times the length {_ends(on)} (left); four times further apart {_ends(apart)} "
         "(right)."
@@ -188,13 +187,13 @@ def _ends(curves: dict[str, list[float]]) -> str:
 
 def _draw(
     board: Board,
-    place: int,
+    panel: int,
     names: tuple[str, str],
     across: Sequence[float],
     curves: dict[str, list[float]],
     styles: dict[str, LineStyle],
 ) -> None:
-    axes = board.chart(place, names[0], names[1], "next token right, %")
+    axes = board.chart(panel, names[0], names[1], "next token right, %")
     axes.axvspan(0, TRAINED, color=MUTED, alpha=0.12, linewidth=0)
     axes.write((TRAINED / 2, 104), "trained", ha="center")
     for scheme, name in SCHEMES.items():

@@ -16,20 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.synthetic.grammar import corpus as grammar
-from regard.data.text.files import load_pairs, split_files
-from regard.data.text.pairs import Pair
-from regard.draw.cells import positive_scale
-from regard.draw.colours import BLUE, ORANGE
-from regard.explain.drawing import Board, Drawing
-from regard.explain.look import Look, look_of
-from regard.explain.maps import AttentionMap
-from regard.explain.names import in_words
-from regard.layers import Tap
-from regard.layers.tap.tap import Edit, split_head
-from regard.models.mode import evaluating
-from regard.pipeline import Pipeline
-from regard.runs.load import load
+from regard import Pipeline, load
+from regard.data import Pair, grammar, load_pairs, split_files
+from regard.draw import BLUE, ORANGE, positive_scale
+from regard.explain import AttentionMap, Board, Drawing, Look, in_words, look_of
+from regard.layers import Edit, Tap, split_head
+from regard.models import evaluating
 
 TEXT = "The old woman gave the small child a red apple."
 KINDS = {
@@ -120,8 +112,8 @@ def lookup(text: str | None, model: str, head: str, data: str, pairs: int) -> Dr
         "all heads": edits,
     }
     held_out = _pairs(data, pairs)
-    scores = {name: _score(pipeline, held_out, some) for name, some in sets.items()}
-    largest = sum(float(each.weights.max(-1).mean()) for each in soft.maps) / len(soft.maps)
+    scores = {name: _score(pipeline, held_out, chosen_edits) for name, chosen_edits in sets.items()}
+    largest = sum(float(site_map.weights.max(-1).mean()) for site_map in soft.maps) / len(soft.maps)
     shown = Shown(
         chosen,
         (soft.target, hard.target),
@@ -174,8 +166,8 @@ def _most_changed(pipeline: Pipeline, source: str, target: str) -> str:
 def _pairs(data: str, count: int) -> Sequence[Pair]:
     """The pairs to translate: those of a file, or of the grammar, whose combinations are new."""
     if data:
-        found, _ = load_pairs(split_files([data]), max_words=10_000, on_bad="stop")
-        return tuple(found)[:count]
+        pairs, _ = load_pairs(split_files([data]), max_words=10_000, on_bad="stop")
+        return tuple(pairs)[:count]
     return grammar.splits(pairs=2000, held_out=count, seed=0).tests["combinations"]
 
 
@@ -201,7 +193,7 @@ def _score(pipeline: Pipeline, pairs: Sequence[Pair], edits: Sequence[Edit]) -> 
 def _draw(model: str, shown: Shown, scores: dict[str, Score], count: int, origin: str) -> Drawing:
     soft, hard, alone = scores["softmax"], scores["all heads"], scores["one head"]
     number = split_head(shown.head)[1]
-    tables = [torch.as_tensor(each.weights[number]) for each in shown.maps]
+    tables = [torch.as_tensor(site_map.weights[number]) for site_map in shown.maps]
     why = "" if shown.named else ", the head whose output changes most"
     caption = (
         "Attention is a weighted mean. If every head takes only the value of its nearest key, "
@@ -220,10 +212,10 @@ def _draw(model: str, shown: Shown, scores: dict[str, Score], count: int, origin
         board.lines([f"softmax: {shown.targets[0]}", f"nearest key: {shown.targets[1]}"])
         queries, keys = list(shown.maps[0].queries), list(shown.maps[0].keys)
         sides = ("query", "key")
-        for place, (heading, table) in enumerate(
+        for panel, (heading, table) in enumerate(
             zip(("softmax", "the nearest key alone"), tables, strict=True)
         ):
-            board.matrix(place, heading, table, positive_scale(), (queries, keys), sides)
+            board.matrix(panel, heading, table, positive_scale(), (queries, keys), sides)
         axes = board.chart(2, "translations right, %", ticks=10)
         bars = [score.exact for score in scores.values()]
         colours = [BLUE] + [ORANGE] * (len(bars) - 1)

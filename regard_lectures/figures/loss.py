@@ -18,15 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.text.pairs import Pair
-from regard.draw.colours import BLUE, LINE_STYLES, MUTED, ORANGE
-from regard.draw.sheet import SMALLEST, Chart, shorten
+from regard.data import Pair
+from regard.draw import BLUE, LINE_STYLES, MUTED, ORANGE, SMALLEST, Chart, shorten
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.text import TokensConfig, learn
-from regard.models import EncoderDecoder, TransformerConfig, build
-from regard.models.mode import evaluating
-from regard.tasks.translate import Translate
+from regard.explain import Board, Drawing
+from regard.inputs import TokensConfig, learn
+from regard.models import EncoderDecoder, TransformerConfig, build, evaluating
+from regard.tasks import Translate
 from regard_lectures.figures.descent import Descent, running_median, train_on
 from regard_lectures.progress import training_progress
 
@@ -71,13 +69,13 @@ def measure(text: str | None, word: int, steps: int, smoothing: float, seed: int
     pairs = phrases()
     vocabulary = learn(pairs, TokensConfig(kind="words", vocab=1000, shared=False, lowercase=True))
     task = Translate(vocabulary, pairs, batch_tokens=BATCH_TOKENS, smoothing=smoothing, seed=seed)
-    ids, place = _target(task, pair, word)
+    ids, index = _target(task, pair, word)
     config = TransformerConfig(
         dim=64, heads=4, hidden=128, encoder_layers=1, decoder_layers=1, tied="output",
         dropout=0.0, max_length=32,
     )  # fmt: skip
     model: EncoderDecoder = build(config, vocabulary.source.vocab, vocabulary.target.vocab)
-    before = _distribution(model, task, pair, place)
+    before = _distribution(model, task, pair, index)
     warm, fall = max(1, steps // 10), max(1, steps // 2)
     with training_progress(steps) as on_step:
         descent = Descent(
@@ -88,17 +86,17 @@ def measure(text: str | None, word: int, steps: int, smoothing: float, seed: int
             beta=0.98,
         )
         train_on(task, model, descent, steps)
-    after = _distribution(model, task, pair, place)
+    after = _distribution(model, task, pair, index)
     names = vocabulary.target.tokens(range(len(after)))
     return {
         "source": pair.source,
         "target": pair.target,
-        "right": ids[place],
+        "right": ids[index],
         "vocabulary": names,
         "before": before.tolist(),
         "after": after.tolist(),
-        **measures(before, ids[place], smoothing, "before"),
-        **measures(after, ids[place], smoothing, "after"),
+        **measures(before, ids[index], smoothing, "before"),
+        **measures(after, ids[index], smoothing, "after"),
         "phrases": len(pairs),
         "curve": descent.losses,
     }
@@ -113,12 +111,14 @@ def _target(task: Translate, pair: Pair, word: int) -> tuple[list[int], int]:
     both = task.vocabulary
     for tokenizer, text in ((both.source, pair.source), (both.target, pair.target)):
         if unknown := tokenizer.unknown_words(text):
-            some = ", ".join(f"“{each.source} = {each.target}”" for each in phrases()[7:10])
+            examples = ", ".join(
+                f"“{phrase.source} = {phrase.target}”" for phrase in phrases()[7:10]
+            )
             raise InputError(
                 "--text",
                 got=f"the word {unknown[0]!r}",
                 expected="words of the training phrases",
-                fix=f"try some of {some}",
+                fix=f"try some of {examples}",
             )
     ids = [*both.target.encode(pair.target), both.target.end]
     if word > len(ids):
@@ -126,12 +126,12 @@ def _target(task: Translate, pair: Pair, word: int) -> tuple[list[int], int]:
     return ids, word - 1
 
 
-def _distribution(model: EncoderDecoder, task: Translate, pair: Pair, place: int) -> Tensor:
-    """The probabilities (vocab,) of the token at a place, given source and words before."""
+def _distribution(model: EncoderDecoder, task: Translate, pair: Pair, index: int) -> Tensor:
+    """The probabilities (vocab,) of the token at an index, given source and words before."""
     batch = task.encode([pair]).batch([0])
     with evaluating(model):
         logits = model(*batch.sides)  # (target tokens, vocab)
-    return logits[place].double().softmax(-1)
+    return logits[index].double().softmax(-1)
 
 
 def measures(probabilities: Tensor, right: int, smoothing: float, when: str) -> dict[str, float]:
@@ -146,13 +146,13 @@ def measures(probabilities: Tensor, right: int, smoothing: float, when: str) -> 
     one_hot = torch.zeros_like(probabilities)
     one_hot[right] = 1.0
     smoothed = (1 - smoothing) * one_hot + smoothing / len(one_hot)
-    logs, found = probabilities.log(), {}
+    logs, values = probabilities.log(), {}
     for name, target in (("one_hot", one_hot), ("smoothed", smoothed)):
         cross_entropy = -(target * logs).sum()
         entropy = -torch.special.xlogy(target, target).sum()
-        found[f"cross_entropy_{name}_{when}"] = float(cross_entropy)
-        found[f"kl_{name}_{when}"] = float(cross_entropy - entropy)
-    return found
+        values[f"cross_entropy_{name}_{when}"] = float(cross_entropy)
+        values[f"kl_{name}_{when}"] = float(cross_entropy - entropy)
+    return values
 
 
 def loss(numbers: dict[str, Any], word: int, steps: int, smoothing: float, seed: int) -> Drawing:
@@ -161,8 +161,8 @@ def loss(numbers: dict[str, Any], word: int, steps: int, smoothing: float, seed:
     vocab, name = len(names), names[right]
     lists = numbers["before"], numbers["after"]
     others = sorted(
-        (each for each in range(vocab) if each != right),
-        key=lambda each: -max(values[each] for values in lists),
+        (token for token in range(vocab) if token != right),
+        key=lambda token: -max(values[token] for values in lists),
     )
     shown = [right, *others[: SHOWN - 1]]
     caption = (
@@ -188,7 +188,7 @@ def loss(numbers: dict[str, Any], word: int, steps: int, smoothing: float, seed:
     )
     title = f"The loss as a picture: “{numbers['source']}” → “{numbers['target']}”"
     with Board(caption, (1.35, 1, 1, 1.1), details, title) as board:
-        one_hot = [float(each == right) for each in range(vocab)]
+        one_hot = [float(token == right) for token in range(vocab)]
         smoothed = [(1 - smoothing) * value + smoothing / vocab for value in one_hot]
         for panel, (heading, values) in enumerate(
             (("the target", smoothed), ("before", lists[0]), ("after", lists[1]))
@@ -198,10 +198,10 @@ def loss(numbers: dict[str, Any], word: int, steps: int, smoothing: float, seed:
                 f"KL {numbers[f'kl_smoothed_{when}']:.2f}" if when else "smoothed; line: one-hot"
             )
             axes = board.chart(panel, heading, "", below, ticks=110 if panel == 0 else 8)
-            _draw_bars(axes, [values[each] for each in shown], ORANGE if panel == 0 else BLUE)
+            _draw_bars(axes, [values[token] for token in shown], ORANGE if panel == 0 else BLUE)
             if panel == 0:  # the one-hot target, as an outline
                 axes.barh([0], [1.0], 0.84, fill=False, edgecolor=MUTED, linewidth=1.6)
-                labels = [shorten(names[each], 104, SMALLEST) for each in shown]
+                labels = [shorten(names[token], 104, SMALLEST) for token in shown]
                 axes.set_yticks(range(len(shown)), labels)
         _draw_curve(board.chart(3, "learning", "step", "cross-entropy"), numbers["curve"], entropy)
         return board.drawing(**numbers)

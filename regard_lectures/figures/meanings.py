@@ -17,13 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.draw.colours import BLUE, LINE_STYLES, MUTED, ORANGE, LineStyle
-from regard.draw.sheet import Chart
+from regard import load
+from regard.draw import BLUE, LINE_STYLES, MUTED, ORANGE, Chart, LineStyle
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing, Numbers
-from regard.inputs.text import Tokenizer
+from regard.explain import Board, Drawing, Numbers
+from regard.inputs import Tokenizer
 from regard.models import Encoder, build
-from regard.runs.load import load
 from regard_lectures.figures.contexts import layer_vectors
 from regard_lectures.figures.topics import (
     HOMONYMS,
@@ -57,15 +56,15 @@ Homonym = tuple[Sense, ...]
 def _read_sentences() -> dict[str, Homonym]:
     """The sentences of `meanings.txt`, by ambiguous word."""
     text = (resources.files("regard_lectures") / "meanings.txt").read_text(encoding="utf-8")
-    found: dict[str, dict[str, dict[str, list[str]]]] = {}
+    by_word: dict[str, dict[str, dict[str, list[str]]]] = {}
     for line in text.splitlines():
         if not line.startswith("#"):
             word, meaning, used, sentence = line.split(" | ")
-            uses = found.setdefault(word, {}).setdefault(meaning, {})
+            uses = by_word.setdefault(word, {}).setdefault(meaning, {})
             uses.setdefault(used, []).append(sentence)
     return {
         word: tuple(Sense(name, uses.pop(word), uses) for name, uses in meanings.items())
-        for word, meanings in found.items()
+        for word, meanings in by_word.items()
     }
 
 
@@ -84,13 +83,13 @@ class Seen:
 
     def silhouettes(self) -> list[float]:
         """The silhouette of the two meanings, before the first layer and after each layer."""
-        return [silhouette(one, two) for one, two in zip(*self.vectors, strict=True)]
+        return [silhouette(first, second) for first, second in zip(*self.vectors, strict=True)]
 
     def cosines(self) -> tuple[list[float], list[float]]:
         """The mean cosine of two occurrences with the same meaning and with different meanings."""
-        one, two = (F.normalize(each, dim=-1) for each in self.vectors)
-        same = [(_pairs(a) + _pairs(b)) / 2 for a, b in zip(one, two, strict=True)]
-        between = (one @ two.transpose(1, 2)).mean((1, 2))
+        first, second = (F.normalize(vectors, dim=-1) for vectors in self.vectors)
+        same = [(_pairs(a) + _pairs(b)) / 2 for a, b in zip(first, second, strict=True)]
+        between = (first @ second.transpose(1, 2)).mean((1, 2))
         return same, between.tolist()
 
     def near(self) -> float:
@@ -98,12 +97,12 @@ class Seen:
 
         Vectors are taken relative to the mean of all occurrences, which removes the word itself.
         """
-        own = [F.normalize(each[-1], dim=-1) for each in self.vectors]
-        means = [F.normalize(each[-1], dim=-1).mean(0) for each in self.others]
-        middle = (own[0].mean(0) + own[1].mean(0)) / 2
+        groups = [F.normalize(vectors[-1], dim=-1) for vectors in self.vectors]
+        means = [F.normalize(vectors[-1], dim=-1).mean(0) for vectors in self.others]
+        middle = (groups[0].mean(0) + groups[1].mean(0)) / 2
         right = [
-            (each - middle) @ (means[number] - means[1 - number]) > 0
-            for number, each in enumerate(own)
+            (vectors - middle) @ (means[number] - means[1 - number]) > 0
+            for number, vectors in enumerate(groups)
         ]
         return float(torch.cat(right).float().mean())
 
@@ -116,13 +115,13 @@ def measure(word: str, model: str, steps: int, seed: int) -> dict[str, Any]:
         (`points`, in two dimensions), and the measures of each word (`numbers`).
     """
     if model:
-        encoder, tokenizer, homonyms = *_own(model), WRITTEN
+        encoder, tokenizer, homonyms = *_load_encoder(model), WRITTEN
         count = sum(len(sense.sentences) for sense in WRITTEN[word])
         fresh, said = _fresh(encoder, seed), f"{model}, on {count} English sentences"
     else:
         trained = pretrain(steps, seed)
         encoder, tokenizer = trained.model, trained.tokenizer
-        homonyms = {each: _drawn(each, seed) for each in HOMONYMS}
+        homonyms = {name: _drawn(name, seed) for name in HOMONYMS}
         fresh, said = _restored(trained), _said(trained, word)
     seen = {name: _look(encoder, tokenizer, name, senses) for name, senses in homonyms.items()}
     before = _look(fresh, tokenizer, word, homonyms[word])
@@ -136,10 +135,10 @@ def measure(word: str, model: str, steps: int, seed: int) -> dict[str, Any]:
     }
 
 
-def meanings(found: dict[str, Any], word: str, model: str, steps: int, seed: int) -> Drawing:
+def meanings(measured: dict[str, Any], word: str, model: str, steps: int, seed: int) -> Drawing:
     """Draw the vectors of a word with two meanings: in the embedding, and after the layers."""
     del model, steps  # `said` has them
-    numbers, (one, two) = found["numbers"], found["senses"]
+    numbers, (first, second) = measured["numbers"], measured["senses"]
     scores = {name: numbers[f"silhouette_{name}"] for name in HOMONYMS}
     before = numbers["silhouette_not_trained"]
     caption = (
@@ -147,27 +146,27 @@ def meanings(found: dict[str, Any], word: str, model: str, steps: int, seed: int
         f"and the silhouette of the two meanings is {scores[word][-1]:.2f} (at most 1)."
     )
     details = (
-        f"{found['said']}; seed {seed}. After the last layer, the mean cosine of two occurrences "
-        f"is {numbers[f'cosine_same_{word}'][-1]:.2f} with the same meaning and "
+        f"{measured['said']}; seed {seed}. After the last layer, the mean cosine of two "
+        f"occurrences is {numbers[f'cosine_same_{word}'][-1]:.2f} with the same meaning and "
         f"{numbers[f'cosine_between_{word}'][-1]:.2f} with different meanings. The "
-        f"silhouette of {one} and {two} (1: two distant points, 0: one cloud) is "
+        f"silhouette of {first} and {second} (1: two distant points, 0: one cloud) is "
         f"{scores[word][0]:.2f} in the embedding, {scores[word][-1]:.2f} after the last layer, and "
         f"{before[-1]:.2f} there with the weights before training. Hollow: related words of each "
         f"meaning; {numbers[f'towards_their_like_{word}']:.0%} of the occurrences are closer to "
         "those of their own meaning. Each panel shows its own first two principal components."
     )
-    points = {int(layer): groups for layer, groups in found["points"].items()}
+    points = {int(layer): groups for layer, groups in measured["points"].items()}
     title = f"Contextual embeddings separate the meanings of “{word}”"
     with Board(caption, [1] * len(points) + [1.25], details, title) as board:
-        board.legend(dict(zip((one, two), SENSE_STYLES, strict=True)))
-        for place, (layer, groups) in enumerate(points.items()):
-            axes = board.chart(place, f"after layer {layer}" if layer else "embedding", ticks=6)
+        board.legend(dict(zip((first, second), SENSE_STYLES, strict=True)))
+        for panel, (layer, groups) in enumerate(points.items()):
+            axes = board.chart(panel, f"after layer {layer}" if layer else "embedding", ticks=6)
             _scatter(axes, groups, layer)
         _draw_scores(board, len(points), scores, before)
         return board.drawing(**numbers)
 
 
-def silhouette(one: Tensor, two: Tensor) -> float:
+def silhouette(first: Tensor, second: Tensor) -> float:
     """The silhouette of two clusters (Rousseeuw 1987): the mean of (b - a) / max(a, b).
 
     For each point, a is the mean distance to its own cluster and b that to the other; distances
@@ -178,13 +177,13 @@ def silhouette(one: Tensor, two: Tensor) -> float:
         >>> silhouette(east, north), silhouette(east, east)
         (1.0, 0.0)
     """
-    points = F.normalize(torch.cat([one, two]).double(), dim=-1)
+    points = F.normalize(torch.cat([first, second]).double(), dim=-1)
     apart = (1 - points @ points.T).clamp(min=0)  # (point, point)
-    kind = torch.arange(len(points)) >= len(one)
-    own = kind[:, None] == kind
-    mates = own.sum(1) - 1  # without the point itself
-    a = (apart * own).sum(1) / mates.clamp(min=1)
-    b = (apart * ~own).sum(1) / (~own).sum(1)
+    kind = torch.arange(len(points)) >= len(first)
+    same_cluster = kind[:, None] == kind
+    mates = same_cluster.sum(1) - 1  # without the point itself
+    a = (apart * same_cluster).sum(1) / mates.clamp(min=1)
+    b = (apart * ~same_cluster).sum(1) / (~same_cluster).sum(1)
     most = torch.maximum(a, b)
     same = most < 1e-9  # all points coincide: the silhouette is 0
     return float(torch.where(same, torch.zeros_like(a), (b - a) / most.clamp(min=1e-9)).mean())
@@ -220,19 +219,19 @@ def _said(trained: Pretrained, word: str) -> str:
     )
 
 
-def _own(folder: str) -> tuple[Encoder, Tokenizer]:
+def _load_encoder(folder: str) -> tuple[Encoder, Tokenizer]:
     """The user's own encoder and its tokenizer.
 
     Raises:
         InputError: If the model is not an encoder with a tokenizer.
     """
-    found = load(folder, device="cpu")
-    tokenizer = None if found.vocabulary is None else found.vocabulary.source
-    if found.model.config.shape != "encoder" or tokenizer is None:
+    pipeline = load(folder, device="cpu")
+    tokenizer = None if pipeline.vocabulary is None else pipeline.vocabulary.source
+    if pipeline.model.config.shape != "encoder" or tokenizer is None:
         raise InputError(
-            "model", got=f"{folder}, a {found.model.config.family}", expected="a BERT's folder"
+            "model", got=f"{folder}, a {pipeline.model.config.family}", expected="a BERT's folder"
         )
-    return found.model, tokenizer
+    return pipeline.model, tokenizer
 
 
 def _fresh(model: Encoder, seed: int) -> Encoder:
@@ -253,7 +252,7 @@ def _look(model: Encoder, tokenizer: Tokenizer, word: str, senses: Homonym) -> S
     vectors = [_vectors(model, tokenizer, word, sense.sentences) for sense in senses]
     others = [
         torch.cat(
-            [_vectors(model, tokenizer, each, texts) for each, texts in sense.others.items()], 1
+            [_vectors(model, tokenizer, other, texts) for other, texts in sense.others.items()], 1
         )
         for sense in senses
     ]
@@ -266,28 +265,28 @@ def _vectors(model: Encoder, tokenizer: Tokenizer, word: str, sentences: Sequenc
     The first is the embedding vector without positions, the others are the layers' outputs. For a
     word of several sub-words it is their mean.
     """
-    room = model.config.max_length - len(tokenizer.template([]))
-    read = [tokenizer.template(tokenizer.encode(text)[:room]) for text in sentences]
-    found = [
-        vectors[:, _places(tokenizer, ids, word)].mean(1)
+    max_length = model.config.max_length - len(tokenizer.template([]))
+    read = [tokenizer.template(tokenizer.encode(text)[:max_length]) for text in sentences]
+    means = [
+        vectors[:, _positions_of(tokenizer, ids, word)].mean(1)
         for ids, vectors in zip(read, layer_vectors(model, read), strict=True)
     ]
-    return torch.stack(found, dim=1)
+    return torch.stack(means, dim=1)
 
 
-def _places(tokenizer: Tokenizer, ids: list[int], word: str) -> list[int]:
+def _positions_of(tokenizer: Tokenizer, ids: list[int], word: str) -> list[int]:
     """The positions of the sub-words of a word.
 
     Raises:
         InputError: If the word is not among the words of the text.
     """
     words, index = tokenizer.words(ids)
-    folded = [each.strip().casefold() for each in words]
+    folded = [name.strip().casefold() for name in words]
     if word not in folded:
         raise InputError(
             "the model's tokenizer", got=" ".join(folded), expected=f"“{word}” as one of the words"
         )
-    return [place for place, at in enumerate(index) if at == folded.index(word)]
+    return [position for position, at in enumerate(index) if at == folded.index(word)]
 
 
 def _flat(seen: Seen, layer: int) -> list[list[list[float]]]:
@@ -296,7 +295,7 @@ def _flat(seen: Seen, layer: int) -> list[list[list[float]]]:
     Returns:
         For both meanings of the word, then for the related words of both: x and y of each vector.
     """
-    groups = [F.normalize(each[layer], dim=-1) for each in (*seen.vectors, *seen.others)]
+    groups = [F.normalize(vectors[layer], dim=-1) for vectors in (*seen.vectors, *seen.others)]
     together = torch.cat(groups)
     centre = together.mean(0)
     _, _, across = torch.linalg.svd(together - centre, full_matrices=False)
@@ -322,10 +321,10 @@ def _scatter(axes: Chart, groups: list[list[list[float]]], layer: int) -> None:
 
 
 def _draw_scores(
-    board: Board, place: int, scores: dict[str, list[float]], before: list[float]
+    board: Board, panel: int, scores: dict[str, list[float]], before: list[float]
 ) -> None:
     """Draw the silhouette of each word's meanings by layer."""
-    axes = board.chart(place, "silhouette", "after layer", "")
+    axes = board.chart(panel, "silhouette", "after layer", "")
     for (name, line), style in zip(scores.items(), LINE_STYLES[2:4], strict=True):
         axes.curve(line, style=style, marker="D", label=f"“{name}”")
     axes.plot(before, color=MUTED, linestyle=":", marker="s", linewidth=1.8, label="not trained")
@@ -336,12 +335,12 @@ def _draw_scores(
 
 def _numbers(seen: dict[str, Seen], word: str, before: Seen) -> Numbers:
     numbers: Numbers = {"silhouette_not_trained": before.silhouettes()}
-    for name, each in seen.items():
-        same, between = each.cosines()
+    for name, vectors in seen.items():
+        same, between = vectors.cosines()
         numbers |= {
-            f"silhouette_{name}": each.silhouettes(),
+            f"silhouette_{name}": vectors.silhouettes(),
             f"cosine_same_{name}": same,
             f"cosine_between_{name}": between,
-            f"towards_their_like_{name}": each.near(),
+            f"towards_their_like_{name}": vectors.near(),
         }
     return {"word": word, **numbers}

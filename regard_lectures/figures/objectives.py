@@ -15,13 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from regard.data.batch import Batch
-from regard.data.text.corruption import Masking, Symbols
-from regard.data.text.spans import SpanCorruption
-from regard.draw.colours import BLUE, INK, MUTED
-from regard.draw.sheet import SMALLEST, Chart, points, shorten, text_width
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.arrays import Ragged
+from regard.data import Batch, Masking, SpanCorruption, Symbols
+from regard.draw import BLUE, INK, MUTED, SMALLEST, Chart, points, shorten, text_width
+from regard.explain import Board, Drawing
+from regard.inputs import Ragged
 from regard.tasks import Fill, Generate, Restore
 from regard_lectures.figures.families import Prepared, prepared
 
@@ -138,12 +135,12 @@ def _fates(given: Prepared, epoch: int, seed: int) -> list[Cell]:
     batch = given.masked(epoch, seed)
     shown = given.names(batch.source.ids)
     cells = [(name, "") for name in shown]
-    for place, wanted in zip(
+    for position, wanted in zip(
         batch.target_positions.tolist(), given.names(batch.known_targets), strict=True
     ):
-        hidden = int(batch.source.ids[place]) == given.tokenizer.specials.mask
-        kind = "mask" if hidden else "kept" if shown[place] == wanted else "other"
-        cells[place] = f"{wanted} → {shown[place]}", kind
+        hidden = int(batch.source.ids[position]) == given.tokenizer.specials.mask
+        kind = "mask" if hidden else "kept" if shown[position] == wanted else "other"
+        cells[position] = f"{wanted} → {shown[position]}", kind
     return cells
 
 
@@ -167,30 +164,30 @@ def _text(seed: int) -> Batch[Ragged]:
 
 def _measured_holes(draws: int, seed: int) -> dict[str, float]:
     """The percentage of chosen tokens, and of those the percentages by replacement."""
-    text, found = _text(seed), Counter[str]()
+    text, counts = _text(seed), Counter[str]()
     symbols = Symbols(VOCAB, mask=MASK, begin=101, end=102, special=SPECIAL)
     masking = Masking(symbols, seed=seed)
     for epoch in range(draws):
         batch = masking(text, epoch)
         shown = batch.source.ids[batch.target_positions]
-        found["chosen"] += len(shown)
-        found["mask"] += int((shown == MASK).sum())
-        found["kept"] += int((shown == batch.known_targets).sum())
-    found["other"] = found["chosen"] - found["mask"] - found["kept"]
+        counts["chosen"] += len(shown)
+        counts["mask"] += int((shown == MASK).sum())
+        counts["kept"] += int((shown == batch.known_targets).sum())
+    counts["other"] = counts["chosen"] - counts["mask"] - counts["kept"]
     wholes = {"chosen": draws * TOKENS}
-    return {name: 100 * found[name] / wholes.get(name, found["chosen"]) for name in PUBLISHED}
+    return {name: 100 * counts[name] / wholes.get(name, counts["chosen"]) for name in PUBLISHED}
 
 
 def _measured_spans(draws: int, seed: int) -> Counter[int]:
     """The number of removed spans by length."""
-    text, found = _text(seed), Counter[int]()
+    text, counts = _text(seed), Counter[int]()
     sentinels = range(VOCAB, VOCAB + 100)  # as many as T5 has
     spans = SpanCorruption(sentinels, begin=0, end=VOCAB + 100, seed=seed)
     for epoch in range(draws):
         said = spans(text, epoch).targets.ids  # sentinel, span, sentinel, span, …, end
         borders = torch.nonzero(said >= VOCAB).flatten()
-        found.update((borders.diff() - 1).tolist())
-    return found
+        counts.update((borders.diff() - 1).tolist())
+    return counts
 
 
 def _draw_lines(board: Board, lines: Sequence[Line]) -> None:
@@ -225,15 +222,15 @@ def _widths(lines: Sequence[Line]) -> list[float]:
         ]
         for cells in (line.cells for line in lines)
     ]
-    return [max(place) + 8 for place in itertools.zip_longest(*rows, fillvalue=0.0)]
+    return [max(column) + 8 for column in itertools.zip_longest(*rows, fillvalue=0.0)]
 
 
-def _broken(cells: Sequence[Cell], sizes: Sequence[float], room: float) -> list[list[Placed]]:
-    """Break cells into rows no wider than `room`, each with its x position and width."""
+def _broken(cells: Sequence[Cell], sizes: Sequence[float], width: float) -> list[list[Placed]]:
+    """Break cells into rows no wider than `width`, each with its x position and width."""
     rows: list[list[Placed]] = []
-    x = room
+    x = width
     for cell, size in zip(cells, sizes, strict=False):
-        if x + size > room:
+        if x + size > width:
             rows.append([])
             x = 0.0
         rows[-1].append((x, size, cell))
@@ -242,12 +239,12 @@ def _broken(cells: Sequence[Cell], sizes: Sequence[float], room: float) -> list[
 
 
 def _draw_cell(
-    axes: Chart, place: tuple[float, float], size: tuple[float, float], cell: Cell
+    axes: Chart, corner: tuple[float, float], size: tuple[float, float], cell: Cell
 ) -> None:
-    (x, y), (width, height), (name, kind) = place, size, cell
-    weight, room = "bold" if kind else "normal", width - 4
-    if text_width(name, SMALLEST, weight) > room:  # `shorten` measures regular weight
-        name = shorten(name, 0.85 * room if kind else room, SMALLEST)
+    (x, y), (width, height), (name, kind) = corner, size, cell
+    weight, inner_width = "bold" if kind else "normal", width - 4
+    if text_width(name, SMALLEST, weight) > inner_width:  # `shorten` measures regular weight
+        name = shorten(name, 0.85 * inner_width if kind else inner_width, SMALLEST)
     axes.barh(y, width - 2, height - 3, left=x, color=TINTS[kind], linewidth=0)
     axes.write((x + (width - 2) / 2, y), name, ha="center", va="center", weight=weight)
 
@@ -257,11 +254,11 @@ def _draw_shares(
 ) -> None:
     """Draw the measured shares as bars, with a line at the published value."""
     axes = board.chart(1, "BERT’s tokens, %", "", "", (0.0, 0.5), ticks=8)
-    for place, (name, share) in enumerate(shares.items()):
+    for index, (name, share) in enumerate(shares.items()):
         published = PUBLISHED[name]
-        axes.barh(place, share, 0.42, color=BLUE)
-        axes.plot([published] * 2, [place - 0.3, place + 0.3], color=INK, linewidth=2.4)
-        axes.write((0, place - 0.25), f" {name} {share:.1f}", va="bottom")
+        axes.barh(index, share, 0.42, color=BLUE)
+        axes.plot([published] * 2, [index - 0.3, index + 0.3], color=INK, linewidth=2.4)
+        axes.write((0, index - 0.25), f" {name} {share:.1f}", va="bottom")
     axes.set_yticks([])
     axes.set_ylim(len(shares) - 0.6, -0.85)
     axes.set_xlim(0, 100)

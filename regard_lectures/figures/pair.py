@@ -16,14 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.draw.cells import positive_scale
-from regard.draw.sheet import SMALLEST, Chart, shorten, text_width
+from regard import load
+from regard.draw import SMALLEST, Chart, positive_scale, shorten, text_width
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.arrays import Ragged
+from regard.explain import Board, Drawing
+from regard.inputs import Ragged
 from regard.layers import Tap
-from regard.models.mode import evaluating
-from regard.runs.load import load
+from regard.models import evaluating
 from regard_lectures.figures.positions import new_transformer
 
 TEXT = "I walk my dog every day / every single day I walk my dog"
@@ -58,9 +57,9 @@ def shared_words(text: str) -> Shared:
     Raises:
         InputError: If there are not two sentences, or they share fewer than two words in a row.
     """
-    one, slash, two = (part.strip() for part in text.partition("/"))
-    words = one.split(), two.split()
-    folded = [[word.casefold().strip(".,;!?") for word in each] for each in words]
+    first, slash, second = (part.strip() for part in text.partition("/"))
+    words = first.split(), second.split()
+    folded = [[word.casefold().strip(".,;!?") for word in sentence] for sentence in words]
     match = SequenceMatcher(None, folded[0], folded[1], autojunk=False).find_longest_match()
     if not slash or match.size < 2:
         raise InputError(
@@ -106,7 +105,7 @@ def pair(text: str | None, model: str, head: int, seed: int) -> Drawing:
         "q·k depends only on the distance."
     )
     with Board(caption, [1] * len(scores), details) as board:
-        board.lines([" ".join(each) for each in shared.sentences])
+        board.lines([" ".join(sentence) for sentence in shared.sentences])
         for panel, (name, table) in enumerate(scores.items()):
             _draw_scores(board, panel, name, table[:, head], shared.words)
         return board.drawing(
@@ -143,8 +142,8 @@ def fresh_scores(shared: Shared, scheme: str, seed: int) -> Tensor:
     ]
     length = max(16, *map(len, rows))
     model = new_transformer(len(vocabulary), scheme, hidden=64, layers=1, length=length)
-    places = [range(start, start + shared.count) for start in shared.starts]
-    return _scores(model, rows, places)
+    positions = [range(start, start + shared.count) for start in shared.starts]
+    return _scores(model, rows, positions)
 
 
 def model_scores(shared: Shared, name: str) -> Tensor:
@@ -156,7 +155,7 @@ def model_scores(shared: Shared, name: str) -> Tensor:
     pipeline = load(name, device="cpu")
     if SITE not in pipeline.model.sites():
         raise InputError("model", got=name, expected="a model with self-attention in its encoder")
-    tokenizer, rows, places = pipeline.vocabulary.source, [], []
+    tokenizer, rows, positions = pipeline.vocabulary.source, [], []
     for sentence, start in zip(shared.sentences, shared.starts, strict=True):
         text = " ".join(sentence)
         if unknown := tokenizer.unknown_words(text):
@@ -166,17 +165,19 @@ def model_scores(shared: Shared, name: str) -> Tensor:
         before = [len(tokenizer.encode(" ".join(sentence[:n]))) for n in range(len(sentence) + 1)]
         lead = tokenizer.template([]).index(tokenizer.end) if first > 1 else 0
         rows.append(ids)
-        places.append([lead + before[start + n] for n in range(shared.count)])
-    return _scores(pipeline.model, rows, places)
+        positions.append([lead + before[start + n] for n in range(shared.count)])
+    return _scores(pipeline.model, rows, positions)
 
 
-def _scores(model: Any, rows: list[list[int]], places: Sequence[Sequence[int]]) -> Tensor:
-    """Scores of the first layer at some places of each row: (rows, heads, query, key)."""
+def _scores(model: Any, rows: list[list[int]], positions: Sequence[Sequence[int]]) -> Tensor:
+    """Scores of the first layer at some positions of each row: (rows, heads, query, key)."""
     tap = Tap(SITE)
     with evaluating(model):
         model.hidden(Ragged.of(rows), tap)
     table = tap.records[SITE]  # (rows, heads, query, key)
-    return torch.stack([table[row][:, list(at)][:, :, list(at)] for row, at in enumerate(places)])
+    return torch.stack(
+        [table[row][:, list(at)][:, :, list(at)] for row, at in enumerate(positions)]
+    )
 
 
 def _draw_scores(board: Board, panel: int, name: str, table: Tensor, words: list[str]) -> None:
@@ -185,12 +186,12 @@ def _draw_scores(board: Board, panel: int, name: str, table: Tensor, words: list
     scale = positive_scale(max(0.5, float(difference.max())))
     short = [shorten(word, 64, SMALLEST) for word in words]
     axes: Chart = board.matrix(panel, name, difference, scale, (short, short), ("query", "key"))
-    room = axes.get_window_extent().width / len(words)
-    if text_width("−0.00", SMALLEST) > room:
+    cell_width = axes.get_window_extent().width / len(words)
+    if text_width("−0.00", SMALLEST) > cell_width:
         return
     for (row, column), value in _cells(difference):
-        both = (round(float(one[row, column]), 2) + 0.0 for one in table)  # + 0.0: no −0.00
-        said = "\n".join(f"{each:.2f}".replace("-", "−") for each in both)
+        both = (round(float(scores[row, column]), 2) + 0.0 for scores in table)  # + 0.0: no −0.00
+        said = "\n".join(f"{score:.2f}".replace("-", "−") for score in both)
         axes.write((column + 0.5, row + 0.5), said, ha="center", va="center",
                    color=scale.ink(value), linespacing=1.1)  # fmt: skip
 

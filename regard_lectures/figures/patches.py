@@ -1,7 +1,7 @@
 """Figures of parts 1 and 7: patches as tokens, other inputs as tokens, and what attention takes.
 
-Each is computed by the layer that the models use (`regard.layers.fronts.patches.cut`), or by the
-formula beside it.
+Each is computed by the layer that the models use (`regard.layers.cut_patches`), or by the formula
+beside it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.synthetic.scenes import make_scene
-from regard.draw.cells import signed_scale
-from regard.draw.colours import LINE_STYLES, ORANGE
-from regard.draw.sheet import Chart
+from regard import load
+from regard.data import make_scene
+from regard.draw import LINE_STYLES, ORANGE, Chart, signed_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.images.reader import ImageReader
-from regard.layers.fronts.patches import cut
-from regard.runs.load import load
+from regard.explain import Board, Drawing
+from regard.inputs import ImageReader
+from regard.layers import cut_patches
 
 BYTES = 4
 """Of a number in 32 bits."""
@@ -45,7 +43,7 @@ def patches(text: str | None, patch: int, dim: int, model: str, seed: int) -> Dr
     """
     torch.manual_seed(seed)
     pixels, patch, weight, bias, whose = _front(text, patch, dim, model, seed)
-    chopped = cut(torch.from_numpy(pixels)[None], patch)[0]  # (patches, channels · patch²)
+    chopped = cut_patches(torch.from_numpy(pixels)[None], patch)[0]  # (patches, channels · patch²)
     tokens = chopped @ weight.T + bias  # (patches, dim)
     rows, columns = pixels.shape[1] // patch, pixels.shape[2] // patch
     width = chopped.shape[1]
@@ -112,11 +110,11 @@ def _draw_row(board: Board, panel: int, pixels: Image, patch: int) -> None:
     rows, columns = pixels.shape[1] // patch, pixels.shape[2] // patch
     axes = _bare(board, panel, "patches in order", (0, 1))
     axes.set(xlim=(-0.1, 2.6), ylim=(shown + 0.6, -0.1))
-    for place in range(min(shown, rows * columns)):
-        down, right = divmod(place, columns)
+    for index in range(min(shown, rows * columns)):
+        down, right = divmod(index, columns)
         part = pixels[:, down * patch : (down + 1) * patch, right * patch : (right + 1) * patch]
-        _image(axes, part, (0, 0.9, place + 0.9, place))
-        axes.write((1.1, place + 0.45), f"{down},{right}", va="center")
+        _image(axes, part, (0, 0.9, index + 0.9, index))
+        axes.write((1.1, index + 0.45), f"{down},{right}", va="center")
     axes.write((0.45, shown + 0.25), "…", ha="center")
     axes.set(xlim=(-0.1, 2.6), ylim=(shown + 0.6, -0.1))
     axes.set_aspect("equal", anchor="NW")
@@ -129,7 +127,7 @@ def anything(dim: int, seed: int) -> Drawing:
     sound = spectrogram()  # (frequencies, frames)
     table = _table()  # (rows, columns)
     inputs = {
-        "an image: patches": cut(torch.from_numpy(scene)[None], 8)[0],
+        "an image: patches": cut_patches(torch.from_numpy(scene)[None], 8)[0],
         # (frequencies, slices, 8) -> (slices, frequencies · 8)
         "a sound: slices of time": torch.from_numpy(sound)
         .view(len(sound), -1, 8).transpose(0, 1).flatten(1),
@@ -156,8 +154,8 @@ def anything(dim: int, seed: int) -> Drawing:
             if panel == 0:
                 _image(axes, scene, (0, 4, 4, 0))
                 _lines(axes, 4, 4)
-                for place in range(16):  # the order of the tokens
-                    axes.write((place % 4 + 0.05, place // 4 + 0.05), str(place + 1), va="top")
+                for index in range(16):  # the order of the tokens
+                    axes.write((index % 4 + 0.05, index // 4 + 0.05), str(index + 1), va="top")
             elif panel == 1:
                 slices = sound.shape[1] // 8
                 axes.imshow(sound[::-1], cmap="gray_r", aspect="auto", extent=(0, slices, 1, 0))
@@ -175,8 +173,8 @@ def anything(dim: int, seed: int) -> Drawing:
                         extent=(0, dim, len(array), 0))  # fmt: skip
         return board.drawing(
             inputs=list(tokens),
-            chunks=[len(each) for each in tokens.values()],
-            numbers_of_a_chunk=[int(each.shape[1]) for each in inputs.values()],
+            chunks=[len(vectors) for vectors in tokens.values()],
+            numbers_of_a_chunk=[int(chunks.shape[1]) for chunks in inputs.values()],
             dim=dim,
         )
 
@@ -188,8 +186,8 @@ def spectrogram() -> NDArray[np.float32]:
     # the phase is the integral of the frequency: 2π (low t + (high - low) t² / 2)
     wave = torch.sin(2 * math.pi * (low * time + (high - low) * time**2 / 2))
     window = torch.hann_window(256, dtype=torch.float64)
-    found = torch.stft(wave, 256, hop_length=125, window=window, return_complex=True).abs()
-    log = (found + 1e-3).log()[:, :64]  # (129 frequencies, 64 frames)
+    amplitudes = torch.stft(wave, 256, hop_length=125, window=window, return_complex=True).abs()
+    log = (amplitudes + 1e-3).log()[:, :64]  # (129 frequencies, 64 frames)
     array: NDArray[np.float32] = log.numpy().astype(np.float32)
     return array
 
@@ -226,9 +224,9 @@ def entries(image: int, layers: int, heads: int) -> Drawing:
         columns = [("tokens are", 0.0), ("side", 0.31), ("tokens", 0.44)]
         columns += [("entries of\na matrix", 0.67), ("its\nbytes", 0.81), ("of all", 1.0)]
         rows = [
-            [each["kind"], str(each["side"]), f"{each['tokens']:,}", f"{each['entries']:,}",
-             in_units(each["bytes"]), in_units(each["all_bytes"])]
-            for each in cases
+            [case["kind"], str(case["side"]), f"{case['tokens']:,}", f"{case['entries']:,}",
+             in_units(case["bytes"]), in_units(case["all_bytes"])]
+            for case in cases
         ]  # fmt: skip
         board.table(0, f"{layers} layers × {heads} heads", columns, rows, bold=(2,))
         axes = board.chart(1, "memory of all matrices", "side of the image, pixels", "", ticks=84)
@@ -243,7 +241,7 @@ def entries(image: int, layers: int, heads: int) -> Drawing:
         axes.set_yticks(ticks, [in_units(tick) for tick in ticks])
         axes.draw_legend("upper left")
         return board.drawing(
-            **{name: [each[name] for each in cases] for name in cases[0]},
+            **{name: [case[name] for case in cases] for name in cases[0]},
             layers=layers, heads=heads,
         )  # fmt: skip
 
@@ -251,10 +249,10 @@ def entries(image: int, layers: int, heads: int) -> Drawing:
 def _case(kind: str, side: int, patch: int, layers: int, heads: int) -> dict[str, Any]:
     """Tokens, entries and bytes of attention on one image of side × side pixels."""
     tokens = (side // patch) ** 2
-    found = tokens * tokens  # R⁴ for pixels
+    cells = tokens * tokens  # R⁴ for pixels
     return {
-        "kind": kind, "side": side, "patch": patch, "tokens": tokens, "entries": found,
-        "bytes": BYTES * found, "all_bytes": BYTES * found * layers * heads,
+        "kind": kind, "side": side, "patch": patch, "tokens": tokens, "entries": cells,
+        "bytes": BYTES * cells, "all_bytes": BYTES * cells * layers * heads,
     }  # fmt: skip
 
 
@@ -293,8 +291,8 @@ def _lines(axes: Chart, rows: int, columns: int) -> None:
     """Draw the lines along which an input is chopped."""
     limits = axes.get_xlim(), axes.get_ylim()
     extent = max(limits[0]), max(limits[1])
-    for place in range(1, columns):
-        axes.axvline(place * extent[0] / columns, color=ORANGE, linewidth=2)
-    for place in range(1, rows):
-        axes.axhline(place * extent[1] / rows, color=ORANGE, linewidth=2)
+    for column in range(1, columns):
+        axes.axvline(column * extent[0] / columns, color=ORANGE, linewidth=2)
+    for row in range(1, rows):
+        axes.axhline(row * extent[1] / rows, color=ORANGE, linewidth=2)
     axes.set(xlim=limits[0], ylim=limits[1])

@@ -13,12 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.draw.cells import positive_scale, signed_scale
-from regard.draw.colours import BLUE, LINE_STYLES, MUTED, ORANGE
-from regard.draw.sheet import SMALLEST, scientific, shorten
+from regard.draw import (
+    BLUE,
+    LINE_STYLES,
+    MUTED,
+    ORANGE,
+    SMALLEST,
+    positive_scale,
+    scientific,
+    shorten,
+    signed_scale,
+)
 from regard.errors import InputError
-from regard.explain.drawing import RASTERIZED, Board, Drawing
-from regard.inputs.arrays import Ragged
+from regard.explain import RASTERIZED, Board, Drawing
+from regard.inputs import Ragged
 from regard.layers import sinusoid
 from regard.models import TransformerConfig, build
 
@@ -120,9 +128,9 @@ def wavelengths(dim: int) -> Drawing:
         axes.draw_legend("upper left")
         shown = sorted({0, dim // 8, dim // 4})
         whole = sinusoid(61, dim)
-        for place, j in enumerate(shown):
-            part = (place / len(shown), (place + 1) / len(shown))
-            last = place == len(shown) - 1
+        for index, j in enumerate(shown):
+            part = (index / len(shown), (index + 1) / len(shown))
+            last = index == len(shown) - 1
             axes = board.chart(
                 1,
                 f"pair {j}: repeats after {float(measured[j]):,.1f}",
@@ -244,19 +252,19 @@ def order(text: str | None, positions: str, seed: int) -> Drawing:
     )
     title = f"Without positions, “{' '.join(words)}” is a bag of words"
     with Board(caption, (1, 1, 0.72), details, title) as board:
-        for place, scheme in enumerate(("none", positions)):
+        for panel, scheme in enumerate(("none", positions)):
             heading = "without positions" if scheme == "none" else f"{scheme} positions"
             chosen = [(orders[number], changes[scheme][number]) for number in shown]
-            _draw_orders(board, place, heading, words, chosen)
+            _draw_orders(board, panel, heading, words, chosen)
         axes = board.chart(2, "mean change", ticks=10)
         axes.barh(range(len(SCHEMES)), list(means.values()), color=BLUE, height=0.55)
         axes.set_yticks([])
         axes.set_ylim(len(SCHEMES) - 0.4, -0.75)
         axes.set_xlim(0, max(means.values()) * 1.3)
         axes.grid(visible=False, axis="y")
-        for place, (scheme, mean) in enumerate(means.items()):
+        for index, (scheme, mean) in enumerate(means.items()):
             said = f" {scheme}: {mean:.2f}" if mean > 0.005 else f" {scheme}: {scientific(mean)}"
-            axes.write((0, place - 0.32), said, va="bottom")
+            axes.write((0, index - 0.32), said, va="bottom")
         return board.drawing(
             orders=len(orders),
             largest_change_without_positions=float(changes["none"].max()),
@@ -266,26 +274,26 @@ def order(text: str | None, positions: str, seed: int) -> Drawing:
 
 def _draw_orders(
     board: Board,
-    place: int,
+    panel: int,
     heading: str,
     words: list[str],
     chosen: list[tuple[tuple[int, ...], Tensor]],
 ) -> None:
     """Draw one row of cells per order; each cell has the word at that position and its change."""
-    table = torch.stack([change[list(order)] for order, change in chosen])  # (order, place)
+    table = torch.stack([change[list(order)] for order, change in chosen])  # (order, position)
     scale = positive_scale(1.0, "relative change")
     rows = ["as is", *(str(number) for number in range(1, len(chosen)))]
     columns = [str(number + 1) for number in range(len(words))]
-    axes = board.matrix(place, heading, table, scale, (rows, columns), ("order", "place"))
+    axes = board.matrix(panel, heading, table, scale, (rows, columns), ("order", "place"))
     box = axes.get_window_extent()
     wide, tall = box.width / len(words), box.height / len(chosen)
     turned = len(words) > 6
-    room = (tall if turned else wide) - 4  # pixels a word has in its cell
+    cell_width = (tall if turned else wide) - 4  # pixels a word has in its cell
     for row, (order, _) in enumerate(chosen):
         for column, index in enumerate(order):
             value = float(table[row, column])
             axes.write((column + 0.5, row + 0.5),
-                f"{shorten(words[index], room, SMALLEST)}\n{value:.2f}",
+                f"{shorten(words[index], cell_width, SMALLEST)}\n{value:.2f}",
                 ha="center", va="center", color=scale.ink(value), rotation=90 if turned else 0,
                 linespacing=1.0,
             )  # fmt: skip
@@ -301,9 +309,9 @@ def _orders(length: int, seed: int) -> list[tuple[int, ...]]:
     ]
 
 
-def _shown_orders(own: list[str] | None, orders: list[tuple[int, ...]]) -> list[int]:
+def _shown_orders(given: list[str] | None, orders: list[tuple[int, ...]]) -> list[int]:
     """The indices of the orders to draw: the first and the lecture's three, or four of all."""
-    if own is None:
+    if given is None:
         words = SENTENCE.split()
         return [0] + [
             orders.index(tuple(words.index(word) for word in line.split()))
@@ -337,8 +345,8 @@ def _changes(words: list[str], orders: list[tuple[int, ...]], scheme: str, seed:
     model = new_transformer(len(vocabulary), scheme, hidden=128, layers=2, length=16)
     ids = [vocabulary[word] for word in words]
     source = Ragged.of([[ids[index] for index in chosen] for chosen in orders])
-    places = model.encode(source).x.view(len(orders), len(words), -1)  # (order, place, dim)
+    vectors = model.encode(source).x.view(len(orders), len(words), -1)  # (order, position, dim)
     back = torch.tensor(orders).argsort(-1)  # the position of each word in each order
-    outputs = torch.stack([row[at] for row, at in zip(places, back, strict=True)])
+    outputs = torch.stack([row[at] for row, at in zip(vectors, back, strict=True)])
     first = outputs[0]  # (word, dim)
     return (outputs - first).norm(dim=-1) / first.norm(dim=-1)

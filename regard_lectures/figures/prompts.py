@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.draw.colours import BLUE, LINE_STYLES, MUTED, PURPLE, SKY, LineStyle
-from regard.explain.drawing import Board, Drawing
-from regard.inputs.arrays import Ragged
-from regard.models import GPTConfig
-from regard.models.decoder import Decoder
+from regard.draw import BLUE, LINE_STYLES, MUTED, PURPLE, SKY, LineStyle
+from regard.explain import Board, Drawing
+from regard.inputs import Ragged
+from regard.models import Decoder, GPTConfig
 from regard_lectures.figures.descent import Descent, draw_for_narrow, warming
 from regard_lectures.progress import OnStep, training_progress
 
@@ -175,8 +174,8 @@ def best_by_shots(rules: Tensor, prompts: Tensor) -> list[float]:
 
 
 def _percent(shares: Tensor) -> list[float]:
-    found: list[float] = (100 * shares).tolist()
-    return found
+    percent: list[float] = (100 * shares).tolist()
+    return percent
 
 
 @torch.no_grad()
@@ -213,19 +212,20 @@ def measure(steps: int, seed: int) -> dict[str, Any]:
     return result
 
 
-def prompts(found: dict[str, Any], steps: int, seed: int) -> Drawing:
+def prompts(measured: dict[str, Any], steps: int, seed: int) -> Drawing:
     """Draw accuracy by number of examples, and sums with and without written steps."""
-    names, best = found["sizes"], found["best"]
+    names, best = measured["sizes"], measured["best"]
     last = names[-1]
     caption = (
         f"With 0, 2 and {SHOTS} examples the {last} model is right in "
-        f"{_listed(found['examples'][last][n] for n in (0, 2, SHOTS))}, by the rule's name alone "
-        f"in {found['named'][last]:.0f}%; sums: at once "
-        f"{_listed(found['at_once'].values())}, with steps {_listed(found['written'].values())}."
+        f"{_listed(measured['examples'][last][n] for n in (0, 2, SHOTS))}, by the rule's name "
+        f"alone in {measured['named'][last]:.0f}%; sums: at once "
+        f"{_listed(measured['at_once'].values())}, with steps "
+        f"{_listed(measured['written'].values())}."
     )
     sizes = "; ".join(
         f"{size.name}: {size.layers} layer{'s' * (size.layers > 1)}, width {size.dim}, "
-        f"{found['parameters'][size.name]:,} parameters"
+        f"{measured['parameters'][size.name]:,} parameters"
         for size in SIZES
     )
     details = (
@@ -242,31 +242,31 @@ def prompts(found: dict[str, Any], steps: int, seed: int) -> Drawing:
         board.legend({**styles, "the best possible": LineStyle(MUTED, ":")})
         axes = board.chart(0, "a rule shown by examples", "examples in the prompt", "right, %")
         for name, style in styles.items():
-            axes.curve(found["examples"][name], style=style, marker=style.marker, markersize=7)
+            axes.curve(measured["examples"][name], style=style, marker=style.marker, markersize=7)
         axes.curve(best, style=LineStyle(MUTED, ":"))
         axes.set(ylim=(0, 112), xticks=range(SHOTS + 1))
-        _draw_sums(board, found, names)
+        _draw_sums(board, measured, names)
         return board.drawing(
             sizes=names,
             best_possible=best,
-            **{f"right_by_examples_{name}": found["examples"][name] for name in names},
-            right_by_name=[found["named"][name] for name in names],
-            sums_at_once=[found["at_once"][name] for name in names],
-            sums_with_steps=[found["written"][name] for name in names],
-            parameters=[found["parameters"][name] for name in names],
+            **{f"right_by_examples_{name}": measured["examples"][name] for name in names},
+            right_by_name=[measured["named"][name] for name in names],
+            sums_at_once=[measured["at_once"][name] for name in names],
+            sums_with_steps=[measured["written"][name] for name in names],
+            parameters=[measured["parameters"][name] for name in names],
         )
 
 
-def _draw_sums(board: Board, found: dict[str, Any], names: Sequence[str]) -> None:
+def _draw_sums(board: Board, measured: dict[str, Any], names: Sequence[str]) -> None:
     """Bars of sums that are right, for each size at once and with written steps."""
     axes = board.chart(
         1, f"the last digit of a sum of {TERMS}", "size of the model", "right, %; dotted: a guess"
     )
     for shift, what, colour in ((-0.2, "at_once", SKY), (0.2, "written", PURPLE)):
-        shares = [found[what][name] for name in names]
-        axes.bar([place + shift for place in range(len(names))], shares, 0.38, color=colour)
-        for place, share in enumerate(shares):
-            axes.write((place + shift, max(share, 10) + 1.5), f"{share:.0f}", ha="center")
+        shares = [measured[what][name] for name in names]
+        axes.bar([index + shift for index in range(len(names))], shares, 0.38, color=colour)
+        for index, share in enumerate(shares):
+            axes.write((index + shift, max(share, 10) + 1.5), f"{share:.0f}", ha="center")
     axes.axhline(10, color=MUTED, linestyle=":", linewidth=1.8)  # a guess
     axes.set_xticks(range(len(names)), names)
     axes.set_ylim(0, 128)

@@ -16,13 +16,12 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from regard.data.text.pairs import Pair
+from regard.data import Pair
 from regard.errors import InputError
-from regard.explain.look import Look
+from regard.explain import Look
 from regard.layers import Tap, knock_out
-from regard.models.encoder_decoder import EncoderDecoder
-from regard.models.mode import evaluating
-from regard.tasks.translate import Translate
+from regard.models import EncoderDecoder, evaluating
+from regard.tasks import Translate
 
 PRONOUNS = ("er", "sie", "es")
 SEARCHED = 50
@@ -85,8 +84,8 @@ class PronounTest:
 def _pronoun(pair: Pair) -> str | None:
     """The pronoun of a pair; None unless there is exactly one."""
     words = pair.target.replace(",", " ").replace(".", " ").split()
-    found = [word for word in words if word in PRONOUNS]
-    return found[0] if len(found) == 1 else None
+    pronouns = [word for word in words if word in PRONOUNS]
+    return pronouns[0] if len(pronouns) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -141,22 +140,22 @@ def find_carriers(
         got, expected = f"a model with {len(heads)}", f"{most} to remove and {most} others"
         raise InputError("heads that carry a pronoun", got=got, expected=expected)
     while len(taken) < most:
-        rest = [head for head in heads if head not in taken]
-        taken.append(min(rest, key=lambda head: _judge(search, must_fail, [*taken, head])))
+        remaining = [head for head in heads if head not in taken]
+        taken.append(min(remaining, key=lambda head: _judge(search, must_fail, [*taken, head])))
         if float(must_fail.margins(taken).amin()) < 0:
             break
     enough = search.right_share() - COSTLY
     also = (head for head in heads if head not in taken and search.right_share([head]) < enough)
     taken += islice(also, most - len(taken))
     draw = random.Random(seed)
-    rest = [head for head in heads if head not in taken]
-    others = tuple(tuple(draw.sample(rest, len(taken))) for _ in range(draws))
+    remaining = [head for head in heads if head not in taken]
+    others = tuple(tuple(draw.sample(remaining, len(taken))) for _ in range(draws))
     return Carriers(
         tuple(taken),
         len(test.pairs),
         test.right_share(),
         test.right_share(taken),
-        tuple(test.right_share(each) for each in others),
+        tuple(test.right_share(drawn) for drawn in others),
         others,
     )
 
@@ -197,18 +196,20 @@ def strongest_shift(
         queries: For each stack (`encoder.self`, `decoder.cross`) the query word in the first and
             in the second sentence.
     """
-    found = []
-    for one, two in zip(first.maps, second.maps, strict=True):
-        if one.stack not in queries:
+    shifts = []
+    for first_map, second_map in zip(first.maps, second.maps, strict=True):
+        if first_map.stack not in queries:
             continue
-        columns = [one.keys.index(noun) for noun in nouns]
-        word, other = queries[one.stack]
-        rows = one.queries.index(word), two.queries.index(other)
-        for head in range(one.heads):
-            before = [float(one.weights[head, rows[0], column]) for column in columns]
-            after = [float(two.weights[head, rows[1], column]) for column in columns]
+        columns = [first_map.keys.index(noun) for noun in nouns]
+        word, other = queries[first_map.stack]
+        rows = first_map.queries.index(word), second_map.queries.index(other)
+        for head in range(first_map.heads):
+            before = [float(first_map.weights[head, rows[0], column]) for column in columns]
+            after = [float(second_map.weights[head, rows[1], column]) for column in columns]
             query = word if word == other else f"{word}/{other}"
-            found.append(
-                Shift(f"{one.site}.{head}", query, (before[0], before[1]), (after[0], after[1]))
+            shifts.append(
+                Shift(
+                    f"{first_map.site}.{head}", query, (before[0], before[1]), (after[0], after[1])
+                )
             )
-    return max(found, key=lambda shift: shift.size)
+    return max(shifts, key=lambda shift: shift.size)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.cost.plan import PAPER, paper_training_flops, plan
-from regard.draw.colours import BLUE, MUTED, ORANGE
-from regard.draw.sheet import scientific
-from regard.explain.drawing import Board, Drawing
-from regard.explain.page import Table
+from regard import plan
+from regard.cost import PAPER_TRAINING, paper_training_flops
+from regard.draw import BLUE, MUTED, ORANGE, scientific
+from regard.explain import Board, Drawing, Table
 
 VOCAB = 37000  # sub-words shared by both languages (section 5.1 of the paper)
 STEPS = {"base": 100_000, "big": 300_000}  # section 5.2
@@ -63,13 +62,13 @@ LABELS = {
 
 def bleu() -> Drawing:
     """Draw the published table, and the two training costs computed in two ways."""
-    paper = {size: paper_training_flops(*PAPER[size]) for size in STEPS}
+    paper = {size: paper_training_flops(*PAPER_TRAINING[size]) for size in STEPS}
     plans = {
         size: plan(size, tokens=float(steps * STEP_TOKENS), vocab=VOCAB, flops=1.0)
         for size, steps in STEPS.items()
     }
-    ours = {size: found.training_flops for size, found in plans.items()}
-    sizes = {size: found.total for size, found in plans.items()}
+    ours = {size: planned.training_flops for size, planned in plans.items()}
+    sizes = {size: planned.total for size, planned in plans.items()}
     share = {size: ours[size] / paper[size] for size in STEPS}
     caption = (
         "Squares and dots: BLEU and FLOPs as published. Triangles: the Transformer's FLOPs as we "
@@ -87,8 +86,8 @@ def bleu() -> Drawing:
     )
     with Board(caption, (0.85, 1, 1), details) as board:
         _draw_table(board)
-        for place, language in ((1, "german"), (2, "french")):
-            _draw_scatter(board, place, language, ours)
+        for panel, language in ((1, "german"), (2, "french")):
+            _draw_scatter(board, panel, language, ours)
         return board.drawing(
             **{f"published_flops_{size}": flops for size, flops in paper.items()},
             **{f"counted_flops_{size}": flops for size, flops in ours.items()},
@@ -107,9 +106,9 @@ def _draw_table(board: Board) -> None:
          *("" if score is None else f"{score:g}" for score in (row.german, row.french)))
         for row in TABLE
     ]  # fmt: skip
-    own = [place for place, row in enumerate(TABLE) if "Transformer" in row.name]
+    bold = [index for index, row in enumerate(TABLE) if "Transformer" in row.name]
     columns = (("BLEU", 0.0), ("DE", 0.76), ("FR", 1.0))
-    board.table(0, "published", columns, rows, own)
+    board.table(0, "published", columns, rows, bold)
     head = ("model", "BLEU, German", "BLEU, French", "FLOPs, German", "FLOPs, French")
     whole = [
         (row.name, row.german or "", row.french or "",
@@ -123,16 +122,16 @@ def _short(flops: float) -> str:
     return f"{flops:.1e}".replace("e+", "e")
 
 
-def _draw_scatter(board: Board, place: int, language: str, ours: dict[str, float]) -> None:
-    axes = board.chart(place, f"to {language.title()}", "training FLOPs", "BLEU")
+def _draw_scatter(board: Board, panel: int, language: str, ours: dict[str, float]) -> None:
+    axes = board.chart(panel, f"to {language.title()}", "training FLOPs", "BLEU")
     rows = [row for row in TABLE if getattr(row, language) and getattr(row, f"{language}_flops")]
     for row in rows:
-        own = row.name.startswith("Transformer")
+        bold = row.name.startswith("Transformer")
         spot = getattr(row, f"{language}_flops"), getattr(row, language)
-        axes.plot(*spot, "o" if own else "s", color=BLUE if own else MUTED, markersize=9)
+        axes.plot(*spot, "o" if bold else "s", color=BLUE if bold else MUTED, markersize=9)
         name = SHORT.get(row.name, row.name)
         side, across, up = LABELS.get(name, ("center", 0, 8))
-        axes.write_beside(spot, name, xytext=(across, up), ha=side, color=BLUE if own else MUTED)
+        axes.write_beside(spot, name, xytext=(across, up), ha=side, color=BLUE if bold else MUTED)
     for size, flops in ours.items():
         score = getattr(next(row for row in TABLE if row.name == f"Transformer {size}"), language)
         axes.plot(flops, score, "^", color=ORANGE, markersize=10)

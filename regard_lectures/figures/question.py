@@ -27,17 +27,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.draw.cells import positive_scale
-from regard.draw.colours import BLUE, MUTED, ORANGE
+from regard.draw import BLUE, MUTED, ORANGE, positive_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.explain.names import in_words
-from regard.inputs.arrays import Ragged
-from regard.layers import Tap, knock_out
-from regard.layers.tap.tap import Edit, split_head
-from regard.models import GPTConfig
-from regard.models.decoder import Decoder
-from regard.models.mode import evaluating
+from regard.explain import Board, Drawing, in_words
+from regard.inputs import Ragged
+from regard.layers import Edit, Tap, knock_out, split_head
+from regard.models import Decoder, GPTConfig, evaluating
 from regard_lectures.figures.descent import Descent, draw_for_narrow
 from regard_lectures.figures.endings import (
     draw_bars,
@@ -104,15 +99,17 @@ def draw_example(draw: random.Random) -> Example:
     nouns, adjectives = draw.sample(list(NOUNS), PHRASES), draw.sample(list(STEMS), len(STEMS))
     tokens, asked = [BEGIN], []
     for noun in nouns:
-        own = [adjectives.pop() for _ in range(draw.choice((1, 2)))]
-        places = tuple(range(len(tokens), len(tokens) + len(own)))
-        tokens += [*own, noun]
-        asked += [(STEMS[each], NOUNS[noun], len(tokens) - 1, places) for each in own]
+        chosen = [adjectives.pop() for _ in range(draw.choice((1, 2)))]
+        positions = tuple(range(len(tokens), len(tokens) + len(chosen)))
+        tokens += [*chosen, noun]
+        asked += [
+            (STEMS[adjective], NOUNS[noun], len(tokens) - 1, positions) for adjective in chosen
+        ]
     tokens.append(EQUALS)
     draw.shuffle(asked)
     endings = []
-    for stem, gender, place, places in asked:
-        endings.append(Ending(len(tokens), gender, place, places))
+    for stem, gender, position, positions in asked:
+        endings.append(Ending(len(tokens), gender, position, positions))
         tokens += [f"{stem}-", ENDINGS[gender]]
     return Example(tokens, endings)
 
@@ -122,11 +119,11 @@ class Asked:
 
     def __init__(self, examples: Sequence[Example]) -> None:
         self.examples = examples
-        self.input = Ragged.of([each.ids() for each in examples])
+        self.input = Ragged.of([example.ids() for example in examples])
         starts = [sum(self.input.lengths[:row]) for row in range(len(examples))]
         both = list(zip(starts, examples, strict=True))
-        self.at = torch.tensor([s + end.position for s, each in both for end in each.endings])
-        self.genders = torch.tensor([end.gender for each in examples for end in each.endings])
+        self.at = torch.tensor([s + end.position for s, example in both for end in example.endings])
+        self.genders = torch.tensor([end.gender for example in examples for end in example.endings])
 
     def guess(self) -> float:
         """The percentage wrong of a guess that knows the nouns of a phrase but not whose it is.
@@ -134,11 +131,11 @@ class Asked:
         It is the gender that most nouns of the example have; of several, a random one.
         """
         wrong = []
-        for each in self.examples:
-            genders = [NOUNS[token] for token in each.tokens if token in NOUNS]
+        for example in self.examples:
+            genders = [NOUNS[token] for token in example.tokens if token in NOUNS]
             most = max(map(genders.count, genders))
             modes = {gender for gender in genders if genders.count(gender) == most}
-            wrong += [1 - (end.gender in modes) / len(modes) for end in each.endings]
+            wrong += [1 - (end.gender in modes) / len(modes) for end in example.endings]
         return 100 * sum(wrong) / len(wrong)
 
 
@@ -187,26 +184,26 @@ def wrong_endings(model: Decoder, asked: Asked, without: Sequence[str] = ()) -> 
     first = _ID[ENDINGS[0]]
     with evaluating(model):
         logits = model(asked.input, Tap(edits=[knock_out(head) for head in without]))
-    found = logits[asked.at, first : first + len(ENDINGS)].argmax(-1)
-    return 100 * float((found != asked.genders).float().mean())
+    guesses = logits[asked.at, first : first + len(ENDINGS)].argmax(-1)
+    return 100 * float((guesses != asked.genders).float().mean())
 
 
 def noun_to_adjectives(model: Decoder, examples: Sequence[Example]) -> dict[str, float]:
     """The weight of each head from a noun to all adjectives in front of it, the mean of nouns."""
     tap = Tap("decoder.*.self.weights")
     with evaluating(model):
-        model.hidden(Ragged.of([each.ids() for each in examples]), tap)
+        model.hidden(Ragged.of([example.ids() for example in examples]), tap)
     nouns = {
         (row, end.noun, end.adjectives)
-        for row, each in enumerate(examples)
-        for end in each.endings
+        for row, example in enumerate(examples)
+        for end in example.endings
     }  # fmt: skip
-    found = {}
+    means = {}
     for head in model.heads():
         layer, number = split_head(head)
         weights = tap.records[f"{layer}.weights"][:, number]  # (batch, query, key)
-        found[head] = sum(float(weights[r, n, list(a)].sum()) for r, n, a in nouns) / len(nouns)
-    return found
+        means[head] = sum(float(weights[r, n, list(a)].sum()) for r, n, a in nouns) / len(nouns)
+    return means
 
 
 def read_phrases(text: str) -> list[str]:
@@ -257,7 +254,7 @@ def measure(text: str | None, model: str, pairs: int, steps: int, seed: int) -> 
         "head": head,
         "endings": len(asked.genders),
         "weight": weight,
-        "wrong": {each: wrong_endings(trained, asked, [each]) for each in weight},
+        "wrong": {name: wrong_endings(trained, asked, [name]) for name in weight},
         "wrong_with_all": wrong_endings(trained, asked),
         "guess": asked.guess(),
         "tokens": tokens,
@@ -269,13 +266,13 @@ def question(measured: dict[str, Any], model: str, pairs: int, steps: int, seed:
     """Draw the head's map, the weights from nouns to adjectives, and the endings without heads."""
     if model:
         return draw_translator(measured, model, seed)
-    found, count, guess = (measured[key] for key in ("head", "endings", "guess"))
+    best, count, guess = (measured[key] for key in ("head", "endings", "guess"))
     weight, wrong, tokens = (measured[key] for key in ("weight", "wrong", "tokens"))
-    worst = max(value for head, value in wrong.items() if head != found)
-    clear = stands_out(wrong[found], worst, count)
+    worst = max(value for head, value in wrong.items() if head != best)
+    clear = stands_out(wrong[best], worst, count)
     others = "without others at most" if clear else "without another"
     caption = (
-        f"Without it {wrong[found]:.0f}% of German endings are wrong, {others} {worst:.1f}%. The "
+        f"Without it {wrong[best]:.0f}% of German endings are wrong, {others} {worst:.1f}%. The "
         "others in its layer were mostly off in training; else they share the work."
     )
     details = (
@@ -286,19 +283,19 @@ def question(measured: dict[str, Any], model: str, pairs: int, steps: int, seed:
         f"dropped, in {ONE_DROPPED:.0%} one of layer 2. Measured with {count} endings of {pairs} "
         f"new examples: {measured['wrong_with_all']:.1f}% are wrong with all heads; guessing the "
         f"gender that most nouns of the example have, {guess:.0f}% (dotted). The head found, "
-        f"{in_words(found)}, has a mean weight of {weight[found]:.2f} from a noun to its "
+        f"{in_words(best)}, has a mean weight of {weight[best]:.2f} from a noun to its "
         "adjectives. The search does not know which head was spared. Trained in the ordinary way, "
         "several heads of layer 1 do this work together, and no single one is needed: see "
         "docs/lab.md."
     )
     short = [f"{layer[8:-5]}.{number}" for layer, number in map(split_head, weight)]
-    name = dict(zip(weight, short, strict=True))[found]
+    name = dict(zip(weight, short, strict=True))[best]
     with Board(caption, (1.3, 1, 1), details) as board:
         board.matrix(
             0, f"head {name}", measured["map"], positive_scale(), (tokens, tokens),
             ("query", "key"),
         )  # fmt: skip
-        colours = [ORANGE if head == found else BLUE for head in weight]
+        colours = [ORANGE if head == best else BLUE for head in weight]
         axes = board.chart(1, "weight", "", "from noun to adjectives", ticks=48)
         said = [f"{value:.2f}" for value in weight.values()]
         draw_bars(axes, short, list(weight.values()), said, colours)
@@ -307,7 +304,7 @@ def question(measured: dict[str, Any], model: str, pairs: int, steps: int, seed:
         draw_bars(axes, short, list(wrong.values()), said, colours)
         axes.axvline(guess, color=MUTED, linewidth=1.4, linestyle=":")
         return board.drawing(
-            head=found,
+            head=best,
             stands_out=clear,
             endings=count,
             heads=list(weight),

@@ -13,11 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
-from regard.draw.sheet import scientific
-from regard.explain.drawing import Board, Drawing
-from regard.layers import Attention, Embed, Recurrent, plain_context, position_scheme
-from regard.layers.mixer import Mixer
+from regard.draw import LINE_STYLES, MUTED, LineStyle, scientific
+from regard.explain import Board, Drawing
+from regard.layers import Attention, Embed, Mixer, Recurrent, plain_context, position_scheme
 from regard_lectures.figures.costs import decades
 from regard_lectures.figures.descent import Descent
 from regard_lectures.progress import OnStep, training_progress
@@ -91,13 +89,13 @@ def train(kind: str, length: int, steps: int, seed: int, on_step: OnStep) -> tup
 
 def measure(steps: int, seed: int) -> dict[str, Any]:
     """Train every kind of layer on every length."""
-    found: dict[str, Any] = {"right": {}, "reaching": {}}
+    result: dict[str, Any] = {"right": {}, "reaching": {}}
     with training_progress(steps * len(KINDS) * len(LENGTHS)) as on_step:
         for kind in KINDS:
             pairs = [train(kind, length, steps, seed, on_step) for length in LENGTHS]
-            found["right"][kind] = [right for right, _ in pairs]
-            found["reaching"][kind] = [before for _, before in pairs]
-    return found
+            result["right"][kind] = [right for right, _ in pairs]
+            result["reaching"][kind] = [before for _, before in pairs]
+    return result
 
 
 def longest(right: list[float], enough: float = 90) -> int:
@@ -110,9 +108,9 @@ def longest(right: list[float], enough: float = 90) -> int:
     return most
 
 
-def recall(found: dict[str, Any], steps: int, seed: int) -> Drawing:
+def recall(measured: dict[str, Any], steps: int, seed: int) -> Drawing:
     """Draw how often the first symbol is remembered, and how much of the gradient reaches it."""
-    most = {kind: longest(line) for kind, line in found["right"].items()}
+    most = {kind: longest(line) for kind, line in measured["right"].items()}
     told = ", ".join(f"{kind.upper()} {most[kind]}" for kind in KINDS[:3])
     caption = (
         f"The first symbol is remembered in 90% of texts of up to so many tokens: {told}, "
@@ -133,14 +131,14 @@ def recall(found: dict[str, Any], steps: int, seed: int) -> Drawing:
         board.legend({**styles, "guessing": LineStyle(MUTED, ":")})
         axes = board.chart(0, "first symbol right, %", "tokens n", "")
         for kind, style in styles.items():
-            axes.curve(LENGTHS, found["right"][kind], style=style, marker=style.marker)
+            axes.curve(LENGTHS, measured["right"][kind], style=style, marker=style.marker)
         axes.axhline(100 / SYMBOLS, color=MUTED, linewidth=1.4, linestyle=":")
         axes.log_axis("x", LENGTHS)
         axes.set_ylim(0, 106)
         axes = board.chart(1, "gradient at the first / last token", "tokens n", "")
         shown = {
             kind: [max(value, SMALLEST) for value in line]
-            for kind, line in found["reaching"].items()
+            for kind, line in measured["reaching"].items()
         }
         for kind, style in styles.items():
             axes.curve(LENGTHS, shown[kind], style=style, marker=style.marker)
@@ -148,7 +146,7 @@ def recall(found: dict[str, Any], steps: int, seed: int) -> Drawing:
         axes.log_axis("y", decades([value for line in shown.values() for value in line])[::3])
         return board.drawing(
             lengths=list(LENGTHS),
-            **{f"right_{kind}": line for kind, line in found["right"].items()},
-            **{f"reaching_{kind}": line for kind, line in found["reaching"].items()},
+            **{f"right_{kind}": line for kind, line in measured["right"].items()},
+            **{f"reaching_{kind}": line for kind, line in measured["reaching"].items()},
             **{f"remembers_{kind}": length for kind, length in most.items()},
         )

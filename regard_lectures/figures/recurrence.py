@@ -6,15 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.draw.cells import positive_scale
-from regard.draw.colours import LINE_STYLES
-from regard.draw.sheet import scientific
+from regard import vectors
+from regard.draw import LINE_STYLES, positive_scale, scientific
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.layers import Attention, Tap, plain_context
-from regard.layers.mixer import Mixer
-from regard.layers.recurrent import Recurrent
-from regard.vectors.store import vectors
+from regard.explain import Board, Drawing
+from regard.layers import Attention, Mixer, Recurrent, Tap, plain_context
 from regard_lectures.figures.costs import decades
 
 SENTENCE = "the animal did not cross the street because it was tired"
@@ -38,13 +34,13 @@ def unrolled(update: Tensor) -> tuple[Tensor, Tensor]:
         (state, candidate, dim), 0 for candidates of later tokens; and (state, dim) of h_0.
     """
     length, dim = update.shape
-    weights, of_start, kept = update.new_zeros(length, length, dim), [], torch.ones(dim)
+    weights, of_start, remaining = update.new_zeros(length, length, dim), [], torch.ones(dim)
     for t in range(length):
         if t:
             weights[t] = update[t] * weights[t - 1]  # what was there keeps the share u_t
         weights[t, t] = 1 - update[t]
-        kept = update[t] * kept
-        of_start.append(kept)
+        remaining = update[t] * remaining
+        of_start.append(remaining)
     return weights, torch.stack(of_start)
 
 
@@ -101,12 +97,12 @@ def gates(text: str | None, seed: int) -> Drawing:
             "mean over the features": (weights.mean(2), of_start.mean(1)),
             "the feature that keeps longest": (weights[..., longest], of_start[:, longest]),
         }
-        for place, (heading, (past, start)) in enumerate(shown.items()):
+        for panel, (heading, (past, start)) in enumerate(shown.items()):
             later = torch.ones(len(words), len(words)).triu(1).bool()
             past = past.masked_fill(later, torch.nan)  # a state knows no later word
             cells = torch.cat((start[:, None], past), 1)
             sides = "state after", "candidate of"
-            board.matrix(place, heading, cells, positive_scale(1.0), labels, sides, ".1f")
+            board.matrix(panel, heading, cells, positive_scale(1.0), labels, sides, ".1f")
         return board.drawing(
             words=words,
             weights=weights.mean(2).tolist(),
@@ -147,13 +143,13 @@ def vanishing(length: int, dim: int, seed: int) -> Drawing:
     with torch.no_grad():
         large.cells.weight_hh_l0 *= LARGE
     layers |= {f"rnn, U × {LARGE:g}": large, "attention": Attention(dim, 1, bias=False)}
-    found = {name: gradient_norms(layer, length, dim) for name, layer in layers.items()}
+    norms = {name: gradient_norms(layer, length, dim) for name, layer in layers.items()}
     counts = {
         name: sum(p.numel() for p in layer.parameters())
         for name, layer in layers.items()
         if name != f"rnn, U × {LARGE:g}"
     }
-    far = {name: line[-1] / line[0] for name, line in found.items()}
+    far = {name: line[-1] / line[0] for name, line in norms.items()}
     caption = (
         f"From {length - 1} tokens back, an RNN's gradient is {scientific(far['rnn'])} of that at "
         f"the last token, an LSTM's {scientific(far['lstm'])}, attention's "
@@ -167,13 +163,13 @@ def vanishing(length: int, dim: int, seed: int) -> Drawing:
         "distance. Training changes the gates, above all an LSTM's forget gate."
     )
     styles = dict(zip(layers, LINE_STYLES, strict=True))
-    lowest = min(min(line) for line in found.values())
+    lowest = min(min(line) for line in norms.values())
     with Board(caption, (1.9, 1), details) as board:
         board.legend(styles)
         axes = board.chart(0, "gradient by distance", "tokens before the last, k", "")
-        for name, line in found.items():
+        for name, line in norms.items():
             axes.curve(range(length), line, style=styles[name])
-        values = [max(value, 1e-12) for line in found.values() for value in line]
+        values = [max(value, 1e-12) for line in norms.values() for value in line]
         ticks = decades(values)
         axes.log_axis("y", ticks[:: max(1, len(ticks) // 8)])
         axes.set_ylim(max(lowest, 1e-12), max(values) * 2)
@@ -181,7 +177,7 @@ def vanishing(length: int, dim: int, seed: int) -> Drawing:
         rows = [(name, f"{count:,}", f"{count / smallest:.1f}") for name, count in counts.items()]
         board.table(1, "parameters", (("", 0), ("number", 0.66), ("× rnn", 1.0)), rows)
         return board.drawing(
-            **{f"gradient_{_named(name)}": line for name, line in found.items()},
+            **{f"gradient_{_named(name)}": line for name, line in norms.items()},
             **{f"parameters_{name}": count for name, count in counts.items()},
         )
 

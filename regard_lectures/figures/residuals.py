@@ -10,8 +10,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
-from regard.explain.drawing import Board, Drawing, key_of
+from regard.draw import LINE_STYLES, MUTED, LineStyle
+from regard.explain import Board, Drawing, key_of
 from regard_lectures.figures.identity import learn_identity
 from regard_lectures.figures.training import (
     DIM,
@@ -86,9 +86,9 @@ def residuals(numbers: dict[str, Any], layers: int, steps: int, rate: float, see
 
 
 def _draw_identity(
-    board: Board, place: int, depths: list[int], plain: list[float], residual: list[float]
+    board: Board, panel: int, depths: list[int], plain: list[float], residual: list[float]
 ) -> None:
-    axes = board.chart(place, "learning the identity", "layers", "error left")
+    axes = board.chart(panel, "learning the identity", "layers", "error left")
     for name, values, style in (
         ("plain", plain, LINE_STYLES[2]),
         ("residual", residual, LINE_STYLES[0]),

@@ -20,10 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.draw.cells import positive_scale
-from regard.draw.sheet import scientific
+from regard.draw import positive_scale, scientific
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
+from regard.explain import Board, Drawing
 from regard.layers import (
     Attention,
     DotScore,
@@ -31,10 +30,10 @@ from regard.layers import (
     Memory,
     Recurrent,
     Tap,
+    gates_of,
     masked_softmax,
     plain_context,
 )
-from regard.layers.recurrent import as_it_is, gates_of
 from regard_lectures.figures.descent import Descent
 from regard_lectures.figures.recurrence import unrolled
 from regard_lectures.progress import OnStep, training_progress
@@ -64,7 +63,8 @@ class Gated(nn.Module):
         """The GRU's gates, (batch, n, dim) each, given the state before each token."""
         cells = self.gru.cells
         from_x = F.linear(x, cells.weight_ih_l0, cells.bias_ih_l0)  # (batch, n, 3 · dim)
-        return gates_of("gru", from_x, before, (cells.weight_hh_l0, cells.bias_hh_l0), as_it_is)
+        hidden = cells.weight_hh_l0, cells.bias_hh_l0
+        return gates_of("gru", from_x, before, hidden, lambda _, gate: gate)
 
     def forward(self, x: Tensor) -> Tensor:
         """The states of all tokens."""
@@ -191,8 +191,8 @@ def train(step: Gated, steps: int, seed: int, on_step: OnStep) -> tuple[Answerer
         descent.step(loss, BATCH * (PAIRS + 1))
     with torch.no_grad():
         *text, wanted = draw_texts(UNSEEN, torch.Generator().manual_seed(seed + 1))
-        found = model(*text).argmax(-1) == wanted
-    return model, 100 * float(found.float().mean())
+        hits = model(*text).argmax(-1) == wanted
+    return model, 100 * float(hits.float().mean())
 
 
 def read_text(text: str | None) -> tuple[list[str], tuple[Tensor, Tensor, Tensor]]:
@@ -218,7 +218,7 @@ def read_text(text: str | None) -> tuple[list[str], tuple[Tensor, Tensor, Tensor
             f"two of the letters, such as {TEXT!r}",
         )
     letters, digits, asked = (
-        torch.tensor([[symbols.index(each) for each in side]])
+        torch.tensor([[symbols.index(symbol) for symbol in side]])
         for symbols, side in (
             (LETTERS, [pair[0] for pair in pairs]),
             (DIGITS, [pair[1] for pair in pairs]),
@@ -252,26 +252,26 @@ def _seen(model: Answerer, inputs: tuple[Tensor, Tensor, Tensor]) -> dict[str, A
 def measure(text: str | None, heads: int, steps: int, seed: int) -> dict[str, Any]:
     """Train all five and look at what each does with one text."""
     words, inputs = read_text(text)
-    found: dict[str, Any] = {"words": words}
+    result: dict[str, Any] = {"words": words}
     with training_progress(steps * len(NAMES)) as on_step:
-        for place, name in enumerate(NAMES):
+        for index, name in enumerate(NAMES):
             torch.manual_seed(seed)
             step = (
                 Gated()
-                if place == 0
-                else Freed(candidates_free=place == 2)
-                if place < 3
-                else Attended(1 if place == 3 else heads)
+                if index == 0
+                else Freed(candidates_free=index == 2)
+                if index < 3
+                else Attended(1 if index == 3 else heads)
             )
             model, right = train(step, steps, seed, on_step)
-            found[name] = {**_seen(model, inputs), "right": right}
-    return found
+            result[name] = {**_seen(model, inputs), "right": right}
+    return result
 
 
-def road(found: dict[str, Any], heads: int, steps: int, seed: int) -> Drawing:
+def road(measured: dict[str, Any], heads: int, steps: int, seed: int) -> Drawing:
     """Draw the weights at the question in each step from a gate to multi-head attention."""
-    words, each = found["words"], [found[name] for name in NAMES]
-    right = [step["right"] for step in each]
+    words, stages = measured["words"], [measured[name] for name in NAMES]
+    right = [step["right"] for step in stages]
     caption = (
         f"A gate's weights cannot choose: {right[0]:.0f}% of the digits are right. Free weights "
         f"find one of two letters ({max(right[1:4]):.0f}%), {heads} heads both "
@@ -286,13 +286,13 @@ def road(found: dict[str, Any], heads: int, steps: int, seed: int) -> Drawing:
         "words the last candidate depends, by its gradient; if on one, all are computed at once. "
         f"Each is {DIM} wide and trained for {steps} steps on {BATCH} texts (seed {seed}); digits "
         f"right: of {UNSEEN} new texts. The states are rebuilt from the weights with an error of "
-        f"at most {scientific(max(step['error'] for step in each))}. From one word to the next a "
-        f"weight of a gate is multiplied by at most {each[0]['growth']:.2f}, a free one by up to "
-        f"{max(step['growth'] for step in each[1:]):,.0f}."
+        f"at most {scientific(max(step['error'] for step in stages))}. From one word to the next a "
+        f"weight of a gate is multiplied by at most {stages[0]['growth']:.2f}, a free one by up to "
+        f"{max(step['growth'] for step in stages[1:]):,.0f}."
     )
-    rows = [f"{place} {name}" for place, name in enumerate(NAMES[:4])]
+    rows = [f"{index} {name}" for index, name in enumerate(NAMES[:4])]
     rows += [f"4 head {head + 1}" for head in range(heads)]
-    cells = [line for step in each for line in step["weights"]]
+    cells = [line for step in stages for line in step["weights"]]
     with Board(caption, (1.6, 1), details) as board:
         sides = "step", "pairs and question"
         labels = rows, [*words[:-1], f"{words[-1]}?"]
@@ -303,8 +303,8 @@ def road(found: dict[str, Any], heads: int, steps: int, seed: int) -> Drawing:
             "what each step frees",
             (("step", 0), ("words\nneeded", 0.74), ("digits\nright", 1.0)),
             [
-                (f"{place} {name}", str(step["words_needed"]), f"{step['right']:.0f}%")
-                for place, (name, step) in enumerate(zip(NAMES, each, strict=True))
+                (f"{index} {name}", str(step["words_needed"]), f"{step['right']:.0f}%")
+                for index, (name, step) in enumerate(zip(NAMES, stages, strict=True))
             ],
         )
         return board.drawing(
@@ -312,7 +312,7 @@ def road(found: dict[str, Any], heads: int, steps: int, seed: int) -> Drawing:
             rows=rows,
             weights=cells,
             **{
-                what: [step[what] for step in each]
+                what: [step[what] for step in stages]
                 for what in ("right", "answer", "words_needed", "growth", "error")
             },
         )

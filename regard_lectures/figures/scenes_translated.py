@@ -16,16 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.draw.cells import positive_scale
-from regard.draw.colours import BLUE, MUTED, ORANGE, LineStyle
+from regard import Pipeline
+from regard.draw import BLUE, MUTED, ORANGE, LineStyle, positive_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.explain.look import Look
-from regard.explain.maps import AttentionMap
-from regard.explain.names import in_words
-from regard.inputs.arrays import Ragged
+from regard.explain import AttentionMap, Board, Drawing, Look, in_words
+from regard.inputs import Ragged
 from regard.layers import Positions, Tap, knock_out
-from regard.pipeline import Pipeline
 
 PRONOUNS = ("her", "him", "she", "he", "it", "them", "they", "his", "its")
 SWAPPED = {"her": "him", "him": "her", "she": "he", "he": "she", "his": "her"}
@@ -57,13 +53,13 @@ DETERMINERS = frozenset(
 def dogs(pipeline: Pipeline, text: str) -> Drawing:
     """The vectors of a word that comes twice, layer by layer, with positions and without."""
     tokens = [token.token for token in pipeline.tokens(text)]
-    word, places = _twice(tokens)
+    word, indices = _twice(tokens)
     layers = pipeline.model.encoder.layers()
     sites = ["encoder.embedding", *(f"{layer.name}.residual" for layer in layers)]
     with_them = _vectors(pipeline, text, sites)
     with _without_positions(pipeline.model):
         without = _vectors(pipeline, text, sites)
-    apart = [_apart(vectors, sites, places) for vectors in (with_them, without)]
+    apart = [_apart(vectors, sites, indices) for vectors in (with_them, without)]
     plain = [token.replace("▁", "").strip() for token in tokens]
     holds = max(apart[1]) < 1e-3 < 1 < min(apart[0])
     says = (
@@ -84,14 +80,14 @@ def dogs(pipeline: Pipeline, text: str) -> Drawing:
         across = np.arange(len(sites))
         axes.bar(across - 0.2, apart[0], 0.38, color=BLUE)
         axes.bar(across + 0.2, apart[1], 0.38, color=ORANGE)
-        for place, height in enumerate(apart[0]):
-            axes.write((place - 0.2, height + 1.5), f"{height:.0f}", ha="center")
-            axes.write((place + 0.2, 1.5), "0" if apart[1][place] < 0.05 else
-                  f"{apart[1][place]:.1f}", ha="center")  # fmt: skip
+        for index, height in enumerate(apart[0]):
+            axes.write((index - 0.2, height + 1.5), f"{height:.0f}", ha="center")
+            axes.write((index + 0.2, 1.5), "0" if apart[1][index] < 0.05 else
+                  f"{apart[1][index]:.1f}", ha="center")  # fmt: skip
         axes.set_xticks(across, ["input", *(str(i) for i in range(1, len(sites)))])
         axes.set_ylim(0, 1.2 * max(apart[0]))
         for number, vectors, name in ((1, with_them, "with"), (2, without, "without")):
-            rows = vectors["encoder.0.self.weights"].mean(0)[list(places)]  # (2, key)
+            rows = vectors["encoder.0.self.weights"].mean(0)[list(indices)]  # (2, key)
             board.matrix(
                 number, f"where they look, {name}", rows, positive_scale(float(rows.max())),
                 (["1st", "2nd"], plain), ("", ""), ".2f",
@@ -113,12 +109,14 @@ def _twice(tokens: Sequence[str]) -> tuple[str, tuple[int, int]]:
         InputError: If no word occurs twice.
     """
     words = [token for token in tokens if any(letter.isalpha() for letter in token)]
-    found = sorted({word for word in words if words.count(word) > 1}, key=lambda word: -len(word))
-    if not found:
+    repeated = sorted(
+        {word for word in words if words.count(word) > 1}, key=lambda word: -len(word)
+    )
+    if not repeated:
         expected = "a sentence in which a word occurs twice"
         raise InputError("gallery: dogs", got="no word twice", expected=expected)
-    first = tokens.index(found[0])
-    return found[0].replace("▁", "").strip(), (first, tokens.index(found[0], first + 1))
+    first = tokens.index(repeated[0])
+    return repeated[0].replace("▁", "").strip(), (first, tokens.index(repeated[0], first + 1))
 
 
 def _source(pipeline: Pipeline, text: str) -> Ragged:
@@ -145,14 +143,14 @@ def _without_positions(model: Any) -> Iterator[None]:
 
 
 def _apart(
-    vectors: dict[str, Tensor], sites: Sequence[str], places: tuple[int, int]
+    vectors: dict[str, Tensor], sites: Sequence[str], indices: tuple[int, int]
 ) -> list[float]:
     """|a - b| in percent of the mean length of a and b, at each site."""
-    found = []
+    shares = []
     for site in sites:
-        a, b = (vectors[site][place] for place in places)
-        found.append(100 * float((a - b).norm() / (0.5 * (a.norm() + b.norm()))))
-    return found
+        a, b = (vectors[site][index] for index in indices)
+        shares.append(100 * float((a - b).norm() / (0.5 * (a.norm() + b.norm()))))
+    return shares
 
 
 # Whom a pronoun looks at.
@@ -161,12 +159,12 @@ def _apart(
 def her(pipeline: Pipeline, text: str) -> Drawing:
     """Where the pronoun looks in each head of the encoder, and the translation without the best."""
     look = pipeline.look(text)
-    maps = [each for each in look.maps if each.stack == "encoder.self"]
+    maps = [block for block in look.maps if block.stack == "encoder.self"]
     row = _pronoun(maps[0].queries)
     word = maps[0].queries[row]
     site, head, column = _best(maps, row)
     noun, name = maps[0].keys[column], f"{site}.{head}"
-    table = np.concatenate([each.weights[:, row] for each in maps])  # (all heads, key)
+    table = np.concatenate([block.weights[:, row] for block in maps])  # (all heads, key)
     most = float(look.site(site).weights[head, row, column])
     broken = pipeline.translate(text, knock_out=[name])
     # of all words, the one that this head looks at most
@@ -183,12 +181,12 @@ def her(pipeline: Pipeline, text: str) -> Drawing:
         "are a hint, removing the head is the test: the next scene shows what decides the gender."
     )
     with Board(says, (1,), details, f"“{word}” looks at “{noun}”") as board:
-        names = [f"{each.layer + 1}, {n + 1}" for each in maps for n in range(each.heads)]
+        names = [f"{block.layer + 1}, {n + 1}" for block in maps for n in range(block.heads)]
         axes = board.matrix(
             0, f"where “{word}” looks", table, positive_scale(),
             (names, maps[0].keys), ("layer, head", "the words looked at"),
         )  # fmt: skip
-        mark = sum(each.heads for each in maps if each.layer < look.site(site).layer) + head
+        mark = sum(block.heads for block in maps if block.layer < look.site(site).layer) + head
         _frame(axes, column, mark)
         return board.drawing(
             holds=holds,
@@ -209,17 +207,17 @@ def _frame(axes: Any, column: int, row: int) -> None:
 
 
 def _pronoun(words: Sequence[str]) -> int:
-    """The place of the last pronoun.
+    """The index of the last pronoun.
 
     Raises:
         InputError: If there is none.
     """
-    found = [place for place, word in enumerate(words) if word.lower() in PRONOUNS]
-    if not found:
+    indices = [index for index, word in enumerate(words) if word.lower() in PRONOUNS]
+    if not indices:
         raise InputError(
             "gallery: her", got="no pronoun", expected=f"one of {', '.join(PRONOUNS[:6])}"
         )
-    return found[-1]
+    return indices[-1]
 
 
 def _best(maps: Sequence[AttentionMap], row: int) -> tuple[str, int, int]:
@@ -230,8 +228,8 @@ def _best(maps: Sequence[AttentionMap], row: int) -> tuple[str, int, int]:
     """
     words = maps[0].keys
     columns = [
-        place for place in range(1, row) if words[place].isalpha()
-        and words[place - 1].lower() in DETERMINERS
+        index for index in range(1, row) if words[index].isalpha()
+        and words[index - 1].lower() in DETERMINERS
     ]  # fmt: skip
     if not columns:
         raise InputError(
@@ -240,8 +238,8 @@ def _best(maps: Sequence[AttentionMap], row: int) -> tuple[str, int, int]:
             expected="one with an article, such as the teacher",
         )
     _, site, head, column = max(
-        (float(each.weights[head, row, column]), each.site, head, column)
-        for each in maps for head in range(each.heads) for column in columns
+        (float(block.weights[head, row, column]), block.site, head, column)
+        for block in maps for head in range(block.heads) for column in columns
     )  # fmt: skip
     return site, head, column
 
@@ -264,15 +262,15 @@ def gender(pipeline: Pipeline, text: str) -> Drawing:
         [gaze, maps[1].weights[int(number), row]] if len(maps[1].queries) == len(gaze) else [gaze]
     )
     all_heads, fewer = margin.of(), margin.of([name])
-    broken = [pipeline.translate(each, knock_out=[name]) for each in (text, other)]
-    flips, kept = looks[0].target != looks[1].target, broken[0] != looks[0].target
+    broken = [pipeline.translate(source, knock_out=[name]) for source in (text, other)]
+    flips, breaks = looks[0].target != looks[1].target, broken[0] != looks[0].target
     changed = _changed(looks[0].target, looks[1].target)
     lost = _changed(looks[0].target, broken[0])
     asker = maps[0].queries[row]
     says = (
         f"“{words[0]}” gives {changed[0]}, “{words[1]}” gives {changed[1]}; without the head in "
         f"which “{asker}” looks at “{words[0]}” it is {lost[1]} with “{words[0]}”, too."
-        if kept
+        if breaks
         else f"“{words[0]}” gives {changed[0]}, “{words[1]}” gives {changed[1]}; no single head of "
         "the encoder decides it alone."
     )
@@ -294,8 +292,8 @@ def gender(pipeline: Pipeline, text: str) -> Drawing:
         axes = board.chart(1, f"log p({margin.names[0]}) − log p({margin.names[1]})", " ", "")
         for shift, values, colour in ((-0.2, all_heads, BLUE), (0.2, fewer, ORANGE)):
             axes.bar(np.arange(2) + shift, values, 0.38, color=colour)
-            for place, value in enumerate(values):
-                at = (place + shift, value + (0.25 if value >= 0 else -0.25))
+            for index, value in enumerate(values):
+                at = (index + shift, value + (0.25 if value >= 0 else -0.25))
                 axes.write(at, f"{value:+.1f}".replace("-", "−"), ha="center",
                       va="bottom" if value >= 0 else "top")  # fmt: skip
         axes.axhline(0, color=MUTED, linewidth=1)
@@ -306,11 +304,11 @@ def gender(pipeline: Pipeline, text: str) -> Drawing:
         axes.write((1.45, 0.95 * reach), "without it", color=ORANGE, va="top", ha="right",
               weight="bold")  # fmt: skip
         return board.drawing(
-            holds=flips and kept,
+            holds=flips and breaks,
             says=says,
             head=name,
             asker=asker,
-            weights_on_pronoun=[float(each[maps[0].keys.index(words[0])]) for each in rows],
+            weights_on_pronoun=[float(row[maps[0].keys.index(words[0])]) for row in rows],
             margins=all_heads,
             margins_without=fewer,
             translations=[look.target for look in looks],
@@ -324,12 +322,12 @@ def _swapped(text: str) -> tuple[str, tuple[str, str]]:
     Raises:
         InputError: If there is no such pronoun.
     """
-    found = list(re.finditer(rf"\b({'|'.join(SWAPPED)})\b", text))
-    if not found:
+    matches = list(re.finditer(rf"\b({'|'.join(SWAPPED)})\b", text))
+    if not matches:
         raise InputError(
             "gallery: gender", got="no pronoun to swap", expected=f"one of {', '.join(SWAPPED)}"
         )
-    last = found[-1]
+    last = matches[-1]
     new = SWAPPED[last[0]]
     return text[: last.start()] + new + text[last.end() :], (last[0], new)
 
@@ -343,11 +341,11 @@ def _asking(attention: AttentionMap, head: int, word: str) -> tuple[int, Any]:
     return row, attention.weights[head, row]
 
 
-def _changed(one: str, other: str) -> tuple[str, str]:
+def _changed(first: str, second: str) -> tuple[str, str]:
     """The longest word in which two sentences differ, in each of them."""
     pairs = [
         (a.strip(",."), b.strip(",."))
-        for a, b in zip(one.split(), other.split(), strict=False)
+        for a, b in zip(first.split(), second.split(), strict=False)
         if a != b
     ]
     return max(pairs, key=lambda pair: len(pair[0]), default=("the same", "the same"))
@@ -366,24 +364,24 @@ class _Margin:
         self, pipeline: Pipeline, texts: tuple[str, str], targets: tuple[str, str]
     ) -> None:
         target = pipeline.vocabulary.target
-        first, second = (target.encode(each) for each in targets)
+        first, second = (target.encode(text) for text in targets)
         same = 0
         while same < min(len(first), len(second)) - 1 and first[same] == second[same]:
             same += 1
         self.model, self.texts = pipeline.model, [_source(pipeline, text) for text in texts]
         self.prefix = Ragged.of([[target.begin, *first[:same]]])
         self.ids = first[same], second[same]
-        self.names = tuple(target.decode([each]).strip() for each in self.ids)
+        self.names = tuple(target.decode([token]).strip() for token in self.ids)
 
     def of(self, without: Sequence[str] = ()) -> list[float]:
         """The margin of each sentence, with some heads knocked out."""
-        found = []
+        margins = []
         for source in self.texts:
             tap = Tap(edits=[knock_out(head) for head in without])
             with torch.inference_mode():
                 logits = self.model(source, self.prefix, tap)[-1]
-            found.append(float(logits[self.ids[0]] - logits[self.ids[1]]))
-        return found
+            margins.append(float(logits[self.ids[0]] - logits[self.ids[1]]))
+        return margins
 
     def told_apart(self, without: Sequence[str]) -> float:
         """The difference of the two margins, with some heads knocked out."""
@@ -398,7 +396,7 @@ def walk(pipeline: Pipeline, text: str) -> Drawing:
     """The alignment of a sentence and its translation, in the sharpest layer."""
     look: Look = pipeline.look(text)
     chosen = look.choose("alignment")
-    weights = chosen.map.seen()
+    weights = chosen.map.matrix()
     pairs = [
         (word, chosen.map.keys[int(row.argmax())], float(row.max()))
         for word, row in zip(chosen.map.queries, weights, strict=True)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.draw.colours import BLUE, MUTED, ORANGE
-from regard.draw.sheet import SMALLEST, points, shorten
-from regard.explain.drawing import Board, Drawing
-from regard.pipeline import Pipeline
-from regard.tasks.generate import Suggestion
+from regard import Pipeline
+from regard.draw import BLUE, MUTED, ORANGE, SMALLEST, points, shorten
+from regard.explain import Board, Drawing
+from regard.tasks import Suggestion
 
 STORY = ("upon", "a", "time")
 """The lectures' words after “Once”."""
@@ -25,11 +24,11 @@ def once(pipeline: Pipeline, text: str) -> Drawing:
     """Three words one after the other, each the likeliest after those before."""
     read, steps = text, list[tuple[str, list[Suggestion]]]()
     for _ in STORY:
-        found = pipeline.suggest(read, 5)
-        steps.append((read, found))
-        read = f"{read} {found[0].word}"
-    words = [found[0].word for _, found in steps]
-    chances = ", ".join(f"“{found[0].word}” {found[0].probability:.0%}" for _, found in steps)
+        guesses = pipeline.suggest(read, 5)
+        steps.append((read, guesses))
+        read = f"{read} {guesses[0].word}"
+    words = [guesses[0].word for _, guesses in steps]
+    chances = ", ".join(f"“{guesses[0].word}” {guesses[0].probability:.0%}" for _, guesses in steps)
     holds = tuple(words) == STORY
     says = f"After “{text}” come {chances}: each word is read back in before the next is chosen."
     details = (
@@ -37,45 +36,52 @@ def once(pipeline: Pipeline, text: str) -> Drawing:
         "likeliest five. The likeliest is appended to the text, and the whole is read again."
     )
     with Board(says, (1, 1, 1), details, f"“{read}”: one word at a time") as board:
-        for number, (so_far, found) in enumerate(steps):
-            _bars(board, number, f"“{so_far}” …", found)
+        for number, (so_far, guesses) in enumerate(steps):
+            _bars(board, number, f"“{so_far}” …", guesses)
         return board.drawing(
-            holds=holds, says=says, words=words, suggestions=[_plain(found) for _, found in steps]
+            holds=holds,
+            says=says,
+            words=words,
+            suggestions=[_plain(guesses) for _, guesses in steps],
         )
 
 
 def hello(pipeline: Pipeline, text: str) -> Drawing:
     """The three likeliest next words, as a phone suggests them."""
-    found = pipeline.suggest(text, 8)
-    three = ", ".join(f"“{each.word}” {each.probability:.0%}" for each in found[:3])
+    guesses = pipeline.suggest(text, 8)
+    three = ", ".join(f"“{guess.word}” {guess.probability:.0%}" for guess in guesses[:3])
     says = f"After “{text}” the three likeliest words are {three}."
     details = (
         f"{pipeline.name} gives every word of its vocabulary a probability; a phone shows three. "
         "Shown are eight."
     )
     with Board(says, (1,), details, f"“{text} …”: three words, as on a phone") as board:
-        _bars(board, 0, "the likeliest next words, the first three as a phone shows them", found, 3)
-        return board.drawing(holds=found[0].word == GREETING, says=says, suggestions=_plain(found))
+        _bars(
+            board, 0, "the likeliest next words, the first three as a phone shows them", guesses, 3
+        )
+        return board.drawing(
+            holds=guesses[0].word == GREETING, says=says, suggestions=_plain(guesses)
+        )
 
 
-def _plain(found: Sequence[Suggestion]) -> list[list[str | float]]:
-    return [[each.word, each.probability] for each in found]
+def _plain(guesses: Sequence[Suggestion]) -> list[list[str | float]]:
+    return [[guess.word, guess.probability] for guess in guesses]
 
 
 def _bars(
-    board: Board, number: int, heading: str, found: Sequence[Suggestion], bold: int = 1
+    board: Board, number: int, heading: str, guesses: Sequence[Suggestion], bold: int = 1
 ) -> None:
     """Bars of probabilities, the likeliest on top; the first `bold` ones stand out."""
     width = board.panel_box(number)[2]
     axes = board.chart(number, heading, "probability, %", "", ticks=min(150, 0.34 * width))
-    shares = [100 * each.probability for each in found]
-    colours = [ORANGE if place < bold else BLUE for place in range(len(found))]
-    axes.barh(range(len(found)), shares, 0.62, color=colours)
-    for place, share in enumerate(shares):
-        axes.write((share + 1.5, place), f"{share:.0f}" if share >= 1 else "<1", va="center")
-    names = [shorten(each.word, 0.32 * width, SMALLEST) for each in found]
-    axes.set_yticks(range(len(found)), names)
-    axes.set(ylim=(len(found) - 0.5, -0.5), xlim=(0, 115))
+    shares = [100 * guess.probability for guess in guesses]
+    colours = [ORANGE if index < bold else BLUE for index in range(len(guesses))]
+    axes.barh(range(len(guesses)), shares, 0.62, color=colours)
+    for index, share in enumerate(shares):
+        axes.write((share + 1.5, index), f"{share:.0f}" if share >= 1 else "<1", va="center")
+    names = [shorten(guess.word, 0.32 * width, SMALLEST) for guess in guesses]
+    axes.set_yticks(range(len(guesses)), names)
+    axes.set(ylim=(len(guesses) - 0.5, -0.5), xlim=(0, 115))
     axes.set_xticks([0, 50, 100])
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0, labelsize=points(SMALLEST + 2))

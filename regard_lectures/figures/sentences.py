@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.data.synthetic.grammar import corpus as grammar
-from regard.draw.cells import positive_scale
-from regard.draw.colours import BLUE, MUTED, ORANGE
+from regard import Pipeline, load
+from regard.data import grammar
+from regard.draw import BLUE, MUTED, ORANGE, positive_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.explain.look import Look
-from regard.explain.names import in_words
-from regard.pipeline import Pipeline
-from regard.runs.load import load
+from regard.explain import Board, Drawing, Look, in_words
 from regard_lectures.figures.pronouns import (
     PRONOUNS,
     Carriers,
@@ -83,20 +79,20 @@ def _pronouns(looks: tuple[Look, Look]) -> tuple[str, str]:
     return one(looks[0]), one(looks[1])
 
 
-def _translator(place: str) -> Pipeline:
+def _translator(model_name: str) -> Pipeline:
     """Load a translator that knows all words of both sentences and has each pronoun as one token.
 
     Raises:
         InputError: If the model is not such a translator.
     """
-    pipeline = load(place, device="cpu")
+    pipeline = load(model_name, device="cpu")
     pipeline.translator()
     vocabulary = pipeline.vocabulary
     words = [word for pair in grammar.DEMO for word in vocabulary.source.unknown_words(pair.source)]
     split = [word for word in PRONOUNS if len(vocabulary.target.encode(word)) != 1]
     if words or split or any(vocabulary.target.unknown_words(word) for word in PRONOUNS):
         raise InputError(
-            f"show animal: {place}",
+            f"show animal: {model_name}",
             got="a vocabulary without " + ", ".join(words or split or PRONOUNS),
             expected="a translator trained on the same sentences, such as tiny/translate",
         )
@@ -105,32 +101,32 @@ def _translator(place: str) -> Pipeline:
 
 def animal(model: str, seed: int) -> Drawing:
     """Draw one head's weights in both sentences, and the pronoun accuracy without the carriers."""
-    found = intervene(_translator(model), seed)
-    shift, carriers = found.shift, found.carriers
+    result = intervene(_translator(model), seed)
+    shift, carriers = result.shift, result.carriers
     site, _, head = shift.head.rpartition(".")
-    maps = [look.site(site) for look in found.looks]
+    maps = [look.site(site) for look in result.looks]
     rows = [m.queries.index(q) for m, q in zip(maps, shift.query.split("/") * 2, strict=False)]
     gaze = [m.weights[int(head), row].tolist() for m, row in zip(maps, rows, strict=True)]
     others = carriers.right_without_others
     count = len(carriers.heads)
     these = "this head" if count == 1 else f"these {count} heads"
-    rest = "another head" if count == 1 else f"{count} other heads"
+    other_heads = "another head" if count == 1 else f"{count} other heads"
     caption = (
         f"Of {carriers.pairs} unseen pronouns {carriers.right_before:.1f}% are right; without the "
-        f"{count} heads that carry them {carriers.right_without:.1f}%, without {rest} at least "
-        f"{min(others):.1f}%."
+        f"{count} heads that carry them {carriers.right_without:.1f}%, without {other_heads} at "
+        f"least {min(others):.1f}%."
     )
     details = (
-        f"{found.looks[0].source} → {found.looks[0].target} {found.looks[1].source} → "
-        f"{found.looks[1].target} Left: the head of {model} whose weights change most. Right: the "
+        f"{result.looks[0].source} → {result.looks[0].target} {result.looks[1].source} → "
+        f"{result.looks[1].target} Left: the head of {model} whose weights change most. Right: the "
         f"share of {carriers.pairs} unseen pronouns that are right with all heads; without "
         f"{these}, which carry the pronoun ({'; '.join(map(in_words, carriers.heads))}); and "
-        f"without {rest}, drawn at random {len(others)} times (seed {seed}; the bar is the worst "
-        "draw). Two pronouns are possible each time, so a guess is right half of the time (dotted "
-        f"line). Without these heads: {found.broken[0].target} {found.broken[1].target}"
+        f"without {other_heads}, drawn at random {len(others)} times (seed {seed}; the bar is the "
+        "worst draw). Two pronouns are possible each time, so a guess is right half of the time "
+        f"(dotted line). Without these heads: {result.broken[0].target} {result.broken[1].target}"
     )
     with Board(caption, (1.9, 1), details) as board:
-        names = [f"… {look.source.split()[-1]}" for look in found.looks]
+        names = [f"… {look.source.split()[-1]}" for look in result.looks]
         words = [*maps[0].keys[:-2], "tired / wide", maps[0].keys[-1]]
         board.matrix(
             0,
@@ -144,8 +140,8 @@ def animal(model: str, seed: int) -> Drawing:
         right = board.chart(1, "pronouns right, %", " ", "")
         shares = [carriers.right_before, carriers.right_without, min(others)]
         right.bar(range(3), shares, 0.6, color=[BLUE, ORANGE, BLUE])
-        for place, share in enumerate(shares):
-            right.write((place, share + 1.5), f"{share:.1f}", ha="center")
+        for index, share in enumerate(shares):
+            right.write((index, share + 1.5), f"{share:.1f}", ha="center")
         right.axhline(50, color=MUTED, linestyle=":", linewidth=1.8)
         right.write((1, 51), "a guess", ha="center", va="bottom")
         bars = ["all heads", f"without\nthe {count}", f"without\n{count} others"]
@@ -159,6 +155,6 @@ def animal(model: str, seed: int) -> Drawing:
             right=carriers.right_before,
             right_without_carriers=carriers.right_without,
             right_without_others=list(others),
-            translations=[look.target for look in found.looks],
-            broken=[look.target for look in found.broken],
+            translations=[look.target for look in result.looks],
+            broken=[look.target for look in result.broken],
         )

@@ -13,16 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.synthetic.scenes import make_scene
-from regard.draw.cells import Scale
-from regard.draw.colours import BLUE, sequential
-from regard.draw.sheet import SMALLEST, points
+from regard import load
+from regard.data import make_scene
+from regard.draw import BLUE, SMALLEST, Scale, points, sequential
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.explain.images.patches import patch_distances
-from regard.inputs.arrays import Dense
+from regard.explain import Board, Drawing, patch_distances
+from regard.inputs import Dense
 from regard.models import ViTConfig, build
-from regard.runs.load import load
 from regard_lectures.figures.descent import Descent
 from regard_lectures.progress import training_progress
 
@@ -53,13 +50,13 @@ def measure(model: str, steps: int, seed: int) -> dict[str, Any]:
         )
     )  # fmt: skip
     nn.init.normal_(vit.encoder.positions.table, std=BEGIN)
-    pixels, places = draw_shapes(seed)
+    pixels, targets = draw_shapes(seed)
     data = torch.Generator().manual_seed(seed)
     with training_progress(steps) as on_step:
         descent = Descent(vit.parameters(), 3e-3, on_step)
         for _ in range(steps):
             chosen = torch.randint(SCENES, (BATCH,), generator=data)
-            loss = F.cross_entropy(vit(Dense(pixels[chosen])), places[chosen])
+            loss = F.cross_entropy(vit(Dense(pixels[chosen])), targets[chosen])
             descent.step(loss, BATCH * vit.config.tokens)
     name = f"a ViT that was trained for {steps} steps to say where a drawn shape is"
     return {"of": name, **_cosines(vit.encoder.positions.table.detach(), vit.config.grid)}
@@ -80,12 +77,12 @@ def draw_shapes(seed: int) -> tuple[Tensor, Tensor]:
 
 def _positions(model: str) -> tuple[Tensor, tuple[int, int]]:
     """The learned positions of the patches, (patches, dim), and the grid of patches."""
-    found: Any = load(model).model
-    table = getattr(getattr(getattr(found, "encoder", None), "positions", None), "table", None)
-    if found.config.reads != "images" or not isinstance(table, nn.Parameter):
+    network: Any = load(model).model
+    table = getattr(getattr(getattr(network, "encoder", None), "positions", None), "table", None)
+    if network.config.reads != "images" or not isinstance(table, nn.Parameter):
         got = f"{model}, without learned positions of patches"
         raise InputError("model", got=got, expected="a ViT with model.positions: learned")
-    rows, columns = found.config.grid
+    rows, columns = network.config.grid
     return table.detach()[-rows * columns :], (rows, columns)
 
 
@@ -128,8 +125,8 @@ def similarity(result: dict[str, Any], model: str, steps: int, seed: int) -> Dra
         left, top, width, height = board.panel_box(0)
         gap = 3.0
         side = min(width / columns, (top + height - start) / rows)
-        for place, row in enumerate(cosines):
-            down, right = divmod(place, columns)
+        for index, row in enumerate(cosines):
+            down, right = divmod(index, columns)
             axes = board.sheet.axes(
                 left + right * side, start + down * side, side - gap, side - gap
             )

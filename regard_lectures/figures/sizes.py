@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.cost.sizes import COLUMNS, ROWS, compute, dollars, written
-from regard.draw.colours import BLUE, MUTED, ORANGE
-from regard.explain.drawing import Board, Drawing
-from regard.explain.page import Table
+from regard.cost import PUBLISHED_MODELS, SIZE_COLUMNS, compute_sizes, dollars, format_sizes
+from regard.draw import BLUE, MUTED, ORANGE
+from regard.explain import Board, Drawing, Table
 
 
 def sizes(price: float = 1.0, share: float = 0.3) -> Drawing:
     """Draw the table, and training FLOPs against parameters."""
-    columns = compute(price, share)
-    largest = ROWS[-1]
+    columns = compute_sizes(price, share)
+    largest = PUBLISHED_MODELS[-1]
     cost = columns["cost_of_hours_computed"][-1]
     caption = (
         f"At {share:.0%} of a chip's peak and ${price:g} per chip-hour, training {largest.name} "
@@ -45,29 +44,29 @@ TELLING = {"model": 0.0, "published params": 0.47, "computed params": 0.65, "com
 
 def _draw_table(board: Board, columns: dict[str, list[Any]]) -> None:
     """Draw the columns of `TELLING`, and add the whole table to the page."""
-    rows = written(columns)
-    places = [COLUMNS.index(name) for name in TELLING]
+    rows = format_sizes(columns)
+    indices = [SIZE_COLUMNS.index(name) for name in TELLING]
     heads = [("\n".join(name.rsplit(" ", 1)), end) for name, end in TELLING.items()]
     heads[-1] = ("computed\ncost", 1.0)
-    board.table(0, "", heads, [[row[place] for place in places] for row in rows])
+    board.table(0, "", heads, [[row[index] for index in indices] for row in rows])
     whole = [(*row, note or "") for row, note in zip(rows, columns["notes"], strict=True)]
-    board.tables.append(Table((*COLUMNS, "note"), whole, "The whole table."))
+    board.tables.append(Table((*SIZE_COLUMNS, "note"), whole, "The whole table."))
 
 
 def _draw_growth(board: Board, columns: dict[str, list[Any]]) -> None:
     axes = board.chart(1, "larger and larger", "parameters", "training FLOPs")
-    found = zip(
-        ROWS, columns["parameters_computed"], columns["parameters_published"],
+    points = zip(
+        PUBLISHED_MODELS, columns["parameters_computed"], columns["parameters_published"],
         columns["flops_computed"], strict=True,
     )  # fmt: skip
-    for row, computed, published, flops in found:
+    for row, computed, published, flops in points:
         axes.plot(published, flops, "s", color=MUTED, markersize=11, markerfacecolor="none")
         colour, mark = (BLUE, "o") if row.chips else (ORANGE, "^")
         axes.plot(computed, flops, mark, color=colour, markersize=7)
         if row.name in LABELS:
             side, across, up = LABELS[row.name]
-            place = (computed, flops)
-            axes.write_beside(place, row.name, xytext=(across, up), ha=side, color=MUTED)
+            point = (computed, flops)
+            axes.write_beside(point, row.name, xytext=(across, up), ha=side, color=MUTED)
     axes.log_axis("x", [1e8, 1e9, 1e10, 1e11])
     axes.log_axis("y", [1e18, 1e20, 1e22, 1e24])
     axes.set_xlim(2e7, 3e13)

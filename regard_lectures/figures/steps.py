@@ -9,14 +9,12 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from regard import Pipeline, load
+from regard.draw import write_file
 from regard.errors import InputError
-from regard.explain.drawing import Drawing, Numbers
-from regard.explain.names import in_words
-from regard.inputs.text.reader import TextReader
-from regard.pipeline import Pipeline
-from regard.recipes.shelf import shipped
-from regard.runs.load import load
-from regard.runtime.files import write_file
+from regard.explain import Drawing, Numbers, in_words
+from regard.inputs import TextReader
+from regard.recipes import shipped
 from regard_lectures.scenes import Scene, scenes_of
 from regard_lectures.slides import scene_slide, slides_page
 from regard_lectures.steps import choose_site, record
@@ -49,7 +47,7 @@ class Stepped(Drawing):
     ) -> None:
         self.name, self.title, self.caption, self.numbers = "", title, caption, numbers
         self.scenes, self.step = scenes, step
-        self.details = " ".join(f"{each.title}: {each.explanation}" for each in scenes)
+        self.details = " ".join(f"{scene.title}: {scene.explanation}" for scene in scenes)
         self.tables, self.paper = [], False
 
     @cached_property
@@ -78,7 +76,7 @@ class Stepped(Drawing):
     def _rendered(self, ending: str) -> bytes:
         if not self.step:
             return render_strip(self.figure, ending)
-        from regard.draw.sheet import render
+        from regard.draw import render
 
         return render(self.figure, ending)
 
@@ -104,7 +102,7 @@ def steps(  # noqa: PLR0913 (each is something that a person may set)
     """Record one word in one head, from the layer's input x to its output."""
     pipeline, read, site = _opened(model, text, part, layer, head)
     task = pipeline.task.task_for(read)
-    found = record(
+    recorded = record(
         task,
         pipeline.model,
         read,
@@ -114,15 +112,15 @@ def steps(  # noqa: PLR0913 (each is something that a person may set)
         decode=pipeline.decoding(),
         target=target or None,
     )
-    scenes = scenes_of(found)
+    scenes = scenes_of(recorded)
     number = _number(step, scenes)
-    caption = f"“{found.label}” in “{read}”: {in_words(f'{site}.{head}')} of {pipeline.name}."
+    caption = f"“{recorded.label}” in “{read}”: {in_words(f'{site}.{head}')} of {pipeline.name}."
     numbers = {
         "model": pipeline.name,
         "text": read,
-        **found.to_json(matrices={"auto": None, "all": True, "none": False}[matrices]),
+        **recorded.to_json(matrices={"auto": None, "all": True, "none": False}[matrices]),
     }
-    caption = f"{caption} {found.remarks}".strip()
+    caption = f"{caption} {recorded.remarks}".strip()
     return Stepped("Attention, step by step", caption, scenes, numbers, number)
 
 
@@ -188,5 +186,5 @@ def _check(pipeline: Pipeline, text: str) -> None:
             f"{pipeline.name} does not know",
             got=", ".join(unknown),
             expected="words of its vocabulary",
-            fix="other words, or another model: model=PLACE",
+            fix="other words, or another model: model=MODEL",
         )

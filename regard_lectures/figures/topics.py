@@ -21,13 +21,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.text.corpus import Corpus
-from regard.data.text.corruption import CorruptedCorpus, Masking
-from regard.data.text.packing import Packed
-from regard.inputs.text import Tokenizer, TokensConfig, Vocabulary, learn_plain
-from regard.layers.init import draw_normal
+from regard.data import Corpus, CorruptedCorpus, Masking, Packed
+from regard.inputs import Tokenizer, TokensConfig, Vocabulary, learn_plain
+from regard.layers import draw_normal
 from regard.models import BertConfig, Encoder, build
-from regard.tasks.fill import Fill, max_text_tokens, symbols_of
+from regard.tasks import Fill, max_text_tokens, symbols_of
 from regard_lectures.figures.descent import Descent, train_on
 from regard_lectures.progress import training_progress
 
@@ -126,12 +124,12 @@ def sentence(
 
 def sentences(count: int, seed: int | str, frames: Sequence[str] = FRAMES) -> list[tuple[str, str]]:
     """Distinct sentences with their topics, which alternate."""
-    dice, found = random.Random(f"{seed} topics"), dict[str, str]()
+    dice, topic_of = random.Random(f"{seed} topics"), dict[str, str]()
     topics = list(TOPICS)
-    while len(found) < count:
-        topic = topics[len(found) % len(topics)]
-        found.setdefault(sentence(dice, topic, frames=frames), topic)
-    return list(found.items())
+    while len(topic_of) < count:
+        topic = topics[len(topic_of) % len(topics)]
+        topic_of.setdefault(sentence(dice, topic, frames=frames), topic)
+    return list(topic_of.items())
 
 
 @dataclass(frozen=True, eq=False)

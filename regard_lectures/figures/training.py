@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.draw.colours import LINE_STYLES, MUTED, LineStyle
-from regard.explain.drawing import Board, Drawing, Numbers, key_of
+from regard.draw import LINE_STYLES, MUTED, LineStyle
+from regard.explain import Board, Drawing, Numbers, key_of
 from regard.layers import (
     BlockShape,
     Context,
@@ -101,9 +101,9 @@ def measure_norms(layers: int, steps: int, rate: float, seed: int) -> dict[str, 
     return {"curves": curves, "gradients": gradients}
 
 
-def norms(found: dict[str, Any], layers: int, steps: int, rate: float, seed: int) -> Drawing:
+def norms(measured: dict[str, Any], layers: int, steps: int, rate: float, seed: int) -> Drawing:
     """Compare post-norm and pre-norm, each with and without warm-up."""
-    curves, gradients = found["curves"], found["gradients"]
+    curves, gradients = measured["curves"], measured["gradients"]
     warmup = max(1, steps // 2)
     stuck = final_loss(curves["post-norm"])
     caption = (
@@ -176,9 +176,9 @@ def trial_styles(names: Iterable[str]) -> dict[str, LineStyle]:
     return dict(zip(names, LINE_STYLES, strict=False))
 
 
-def draw_curves(board: Board, place: int, heading: str, curves: dict[str, list[float]]) -> None:
+def draw_curves(board: Board, panel: int, heading: str, curves: dict[str, list[float]]) -> None:
     """Draw the loss of each trial by step, in a panel of the board."""
-    axes = board.chart(place, heading, "step", "cross-entropy")
+    axes = board.chart(panel, heading, "step", "cross-entropy")
     highest = max(max(line) for line in curves.values())
     for line, style in zip(curves.values(), LINE_STYLES, strict=False):
         every = max(1, len(line) // 6)
@@ -192,9 +192,9 @@ def draw_curves(board: Board, place: int, heading: str, curves: dict[str, list[f
         axes.set_ylim(0, math.log(VOCAB) * 1.2)
 
 
-def draw_gradients(board: Board, place: int, gradients: dict[str, list[float]]) -> None:
+def draw_gradients(board: Board, panel: int, gradients: dict[str, list[float]]) -> None:
     """Draw the first gradient of each block, for each trial."""
-    axes = board.chart(place, "first gradient", "block", "norm")
+    axes = board.chart(panel, "first gradient", "block", "norm")
     for values, style in zip(gradients.values(), LINE_STYLES, strict=False):
         axes.curve(values, style=style, width=2.4, marker=style.marker)
     every = [value for values in gradients.values() for value in values]

@@ -10,14 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.draw.cells import positive_scale, signed_scale
-from regard.draw.colours import BLUE, GREEN, MUTED, ORANGE, PURPLE
-from regard.draw.sheet import Chart
+from regard import vectors
+from regard.draw import BLUE, GREEN, MUTED, ORANGE, PURPLE, Chart, positive_scale, signed_scale
 from regard.errors import InputError
-from regard.explain.drawing import Board, Drawing
-from regard.vectors.projection import pca
-from regard.vectors.store import vectors
-from regard.vectors.table import Near
+from regard.explain import Board, Drawing
+from regard.vectors import Neighbour, pca
 
 SHOWN = 8
 """The number of components of a vector that are drawn."""
@@ -41,9 +38,9 @@ def onehot(text: str | None, word: int, model: str) -> Drawing:
         raise InputError("--text", got=f"{len(words)} words", expected="2 to 12")
     if word > len(words):
         raise InputError("word", got=word, expected=f"1 to {len(words)}")
-    matrix = torch.from_numpy(np.stack([table[each] for each in words])[:, :SHOWN])
-    one = F.one_hot(torch.tensor(word - 1), len(words)).float()
-    product = one @ matrix
+    matrix = torch.from_numpy(np.stack([table[entry] for entry in words])[:, :SHOWN])
+    one_hot = F.one_hot(torch.tensor(word - 1), len(words)).float()
+    product = one_hot @ matrix
     apart = float((product - matrix[word - 1]).abs().max())
     caption = (
         f"The one-hot vector of “{words[word - 1]}” times the matrix of word vectors is row {word} "
@@ -58,13 +55,13 @@ def onehot(text: str | None, word: int, model: str) -> Drawing:
     names = [f"{number}" for number in range(1, SHOWN + 1)]
     scale = signed_scale(float(matrix.abs().max()))
     with Board(caption, (0.7, 1.6, 1.6), details) as board:
-        board.matrix(0, "one-hot", one[:, None].numpy(), positive_scale(), (words, [""]),
+        board.matrix(0, "one-hot", one_hot[:, None].numpy(), positive_scale(), (words, [""]),
                      ("words", ""), ".0f")  # fmt: skip
         board.matrix(1, "the matrix", matrix.numpy(), scale, (words, names),
                      ("words", "numbers"), ".1f")  # fmt: skip
         board.matrix(2, "their product", product[None].numpy(), scale,
                      ([words[word - 1]], names), ("", "numbers"), ".1f")  # fmt: skip
-    return board.drawing(one_hot=one.tolist(), row=product.tolist(), difference=apart)
+    return board.drawing(one_hot=one_hot.tolist(), row=product.tolist(), difference=apart)
 
 
 def inputs() -> Drawing:
@@ -92,7 +89,7 @@ def inputs() -> Drawing:
         board.matrix(0, "numbers, scaled", scaled.numpy(), signed_scale(1.5), (rows, columns),
                      ("", ""), ".1f")  # fmt: skip
         both = torch.cat([distances["number"], distances["one_hot"]])
-        labels = [f"{each}, {how}" for how in ("number", "one-hot") for each in HAIR]
+        labels = [f"{colour}, {how}" for how in ("number", "one-hot") for colour in HAIR]
         board.matrix(1, "distances of colours", both.numpy(), positive_scale(3.0),
                      (labels, HAIR), ("", ""), ".2f")  # fmt: skip
         flat = image.flatten()
@@ -112,7 +109,7 @@ def analogies(model: str) -> Drawing:
     table = vectors(model)
     tower = table.nearest("tower", 6)
     answers = {terms: table.analogy(terms, 4) for terms in ANALOGIES}
-    found = table.difference("mother", "father", "woman", "man")
+    difference = table.difference("mother", "father", "woman", "man")
     right = {terms: near[0].word == SAID[terms] for terms, near in answers.items()}
     missed = [terms for terms in ANALOGIES if not right[terms]]
     wrong = [f"“{terms}” the slide says {SAID[terms]}, the vectors {answers[terms][0].word}"
@@ -120,18 +117,18 @@ def analogies(model: str) -> Drawing:
     caption = (
         f"{sum(right.values())} of 3 analogies agree with the slides"
         + (f" (hatched: {answers[missed[0]][0].word}, not {SAID[missed[0]]})" if missed else "")
-        + f"; mother − father and woman − man have a cosine of {found.cosine:.2f}."
+        + f"; mother − father and woman − man have a cosine of {difference.cosine:.2f}."
     )
     details = (
         f"Cosines between the vectors of {model} ({len(table):,} words, {table.dim} dimensions). "
         "The words of a question are excluded from its answers. "
         f"{'For ' + '; for '.join(wrong) + '. ' if wrong else ''}"
         "The differences of two random pairs of words have an absolute cosine of "
-        f"{found.by_chance:.2f} on average. Right: arrows from the male to the female word, on the "
-        "first two principal components of these words."
+        f"{difference.by_chance:.2f} on average. Right: arrows from the male to the female word, "
+        "on the first two principal components of these words."
     )
     words = list(dict.fromkeys(word for pair in STEPS for word in pair))
-    spots, share = pca(table.unit[table.places(words)])
+    spots, share = pca(table.unit[table.rows(words)])
     at = dict(zip(words, spots.tolist(), strict=True))
     with Board(caption, (0.9, 1.25, 1.2), details) as board:
         _bars(board.chart(0, "nearest to tower", "cosine", "", ticks=8), tower)
@@ -154,23 +151,23 @@ def analogies(model: str) -> Drawing:
     return board.drawing(
         tower=[near.word for near in tower],
         **{terms: [near.word for near in answers[terms]] for terms in ANALOGIES},
-        mother_father=found.cosine,
-        by_chance=found.by_chance,
+        mother_father=difference.cosine,
+        by_chance=difference.by_chance,
         right=sum(right.values()),
     )
 
 
-def _bars(axes: Chart, found: list[Near], *, wrong: bool = False) -> None:
+def _bars(axes: Chart, neighbours: list[Neighbour], *, wrong: bool = False) -> None:
     """Draw words with their cosines, nearest on top; hatched if the slide has another answer."""
     axes.barh(
-        range(len(found)), [near.cosine for near in found], height=0.84,
+        range(len(neighbours)), [near.cosine for near in neighbours], height=0.84,
         color="#f6c9a8" if wrong else "#b9d7ee", hatch="//" if wrong else "", edgecolor="white",
     )  # fmt: skip
     axes.set_yticks([])
     axes.set_xlim(0, 1)
-    axes.set_ylim(len(found) - 0.4, -0.6)
-    for place, near in enumerate(found):
-        axes.write((0.02, place), f"{near.word} {near.cosine:.2f}", va="center")
+    axes.set_ylim(len(neighbours) - 0.4, -0.6)
+    for index, near in enumerate(neighbours):
+        axes.write((0.02, index), f"{near.word} {near.cosine:.2f}", va="center")
 
 
 DIMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
@@ -216,9 +213,9 @@ def _shares(angles: Tensor) -> list[float]:
     return [float(count) / len(angles) for count in counts]
 
 
-def orthogonal(found: dict[str, Any], degrees: float, steps: int, seed: int) -> Drawing:
+def orthogonal(measured: dict[str, Any], degrees: float, steps: int, seed: int) -> Drawing:
     """Draw the angles of random directions, and how many nearly orthogonal ones fit."""
-    within, drawn, pushed, slope = (found[key] for key in ("within", "drawn", "pushed", "slope"))
+    within, drawn, pushed, slope = (measured[key] for key in ("within", "drawn", "pushed", "slope"))
     reach = math.sin(math.radians(degrees))
     caption = (
         f"Random directions are nearly at right angles; optimized, {pushed[-1]} directions in "
@@ -236,7 +233,7 @@ def orthogonal(found: dict[str, Any], degrees: float, steps: int, seed: int) -> 
     )
     with Board(caption, (1, 1, 1.1), details) as board:
         axes = board.chart(0, "random directions", "dimension N", "degrees from 90°")
-        axes.plot(DIMS, found["spread"], "o-", color=BLUE, label="measured")
+        axes.plot(DIMS, measured["spread"], "o-", color=BLUE, label="measured")
         axes.plot(DIMS, [math.degrees(1) / math.sqrt(dim) for dim in DIMS], "--", color=MUTED,
                   label="57°/√N")  # fmt: skip
         axes.log_axis("x", (10, 100, 1000, 10_000))
@@ -245,7 +242,7 @@ def orthogonal(found: dict[str, Any], degrees: float, steps: int, seed: int) -> 
         axes = board.chart(1, "angles of pairs", "angle in degrees", "share of pairs")
         edges = np.linspace(*SPAN, BINS + 1)
         for (name, shares), colour, hatch in zip(
-            found["shares"].items(), (ORANGE, BLUE), ("//", ""), strict=True
+            measured["shares"].items(), (ORANGE, BLUE), ("//", ""), strict=True
         ):
             axes.hist(edges[:-1], bins=list(edges), weights=shares, color=colour, alpha=0.7,
                       label=name, hatch=hatch, edgecolor="white")  # fmt: skip
@@ -255,15 +252,15 @@ def orthogonal(found: dict[str, Any], degrees: float, steps: int, seed: int) -> 
               drawn, pushed, reach)  # fmt: skip
     return board.drawing(
         dimensions=list(DIMS),
-        degrees_from_90=found["spread"],
+        degrees_from_90=measured["spread"],
         share_within_1_degree=within,
-        widest_random=found["widest_random"],
-        widest_pushed=found["widest_pushed"],
+        widest_random=measured["widest_random"],
+        widest_pushed=measured["widest_pushed"],
         fitted_dimensions=list(FITTED),
         kept_of_random=drawn,
         pushed_apart=pushed,
         slope=slope,
-        start=found["start"],
+        start=measured["start"],
     )
 
 
@@ -294,13 +291,13 @@ def _drawn(dim: int, reach: float, candidates: int = 20_000) -> int:
         reach: The largest allowed absolute cosine.
         candidates: The number of random vectors.
     """
-    kept = torch.empty(0, dim)
+    chosen = torch.empty(0, dim)
     for batch in torch.split(F.normalize(torch.randn(candidates, dim), dim=1), 500):
-        fits = batch[((batch @ kept.T).abs() <= reach).all(1)]
-        for one in fits:
-            if ((kept @ one).abs() <= reach).all():
-                kept = torch.cat([kept, one[None]])
-    return len(kept)
+        fits = batch[((batch @ chosen.T).abs() <= reach).all(1)]
+        for vector in fits:
+            if ((chosen @ vector).abs() <= reach).all():
+                chosen = torch.cat([chosen, vector[None]])
+    return len(chosen)
 
 
 def _most(dim: int, reach: float, steps: int) -> int:

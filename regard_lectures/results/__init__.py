@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from regard.runtime.files import write_file
+from regard.draw import write_file
 
 
 def stored(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -22,8 +22,8 @@ def stored(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
     file = resources.files("regard_lectures.results") / f"{name}.json"
     if not file.is_file():
         return None
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return dict(found["result"]) if found["options"] == dict(options) else None
+    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return dict(content["result"]) if content["options"] == dict(options) else None
 
 
 def checksum_of(module: ModuleType) -> str:
@@ -56,7 +56,7 @@ def write(
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _rounded(each) for key, each in value.items()}
+        return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_rounded(each) for each in value]
+        return [_rounded(item) for item in value]
     return float(f"{value:.5g}") if isinstance(value, float) else value

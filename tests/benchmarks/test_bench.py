@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.measure import command, harness, table
-from benchmarks.measure.harness import Entry, Experiment, Outcome, Point, run_one
+from benchmarks.measure.harness import BenchLine, Experiment, Outcome, Point, run_one
 from benchmarks.measure.ours import Decode, Encode, Train
 from benchmarks.measure.results import Bar, Measured, Turn, compare, judge, slope
 from benchmarks.measure.suite import select
@@ -31,12 +31,12 @@ pytestmark = pytest.mark.slow
 fakes = from_file(str(Path(__file__).with_name("fake_contenders.py")))
 
 
-def experiment(*entries: Entry, **more: object) -> Experiment:
+def experiment(*entries: BenchLine, **more: object) -> Experiment:
     return Experiment("fake", "Fakes", "rate", "a second", entries, **more)
 
 
-def run(made: Experiment, rounds: int = 2) -> Outcome:
-    return run_one(made, rounds, threads=1, progress=Progress(1, quiet=True))
+def run(experiment: Experiment, rounds: int = 2) -> Outcome:
+    return run_one(experiment, rounds, threads=1, progress=Progress(1, quiet=True))
 
 
 def measured(label: str, speeds: list[float], peaks: list[int] | None = None) -> Measured:
@@ -46,7 +46,7 @@ def measured(label: str, speeds: list[float], peaks: list[int] | None = None) ->
 
 def test_rounds_are_interleaved_and_another_one_begins_each(tmp_path: Path) -> None:
     log = str(tmp_path / "log")
-    lines = [Entry(name, fakes.Logged(name, log)) for name in "ABC"]
+    lines = [BenchLine(name, fakes.Logged(name, log)) for name in "ABC"]
     outcome = run(experiment(*lines), rounds=3)
     order = [name for name, _ in groupby(Path(log).read_text().split())]
     assert order == [*"ABC", *"ABC", *"BCA", *"CAB"]  # a warm-up, and three rounds
@@ -57,9 +57,9 @@ def test_contenders_have_their_own_processes_and_equal_ones_share(tmp_path: Path
     log = str(tmp_path / "log")
     outcome = run(
         experiment(
-            Entry("one", fakes.Logged("A", log), "x"),
-            Entry("same", fakes.Logged("A", log), "y"),
-            Entry("other", fakes.Logged("B", log)),
+            BenchLine("one", fakes.Logged("A", log), "x"),
+            BenchLine("same", fakes.Logged("A", log), "y"),
+            BenchLine("other", fakes.Logged("B", log)),
         ),
         rounds=1,
     )
@@ -71,19 +71,19 @@ def test_contenders_have_their_own_processes_and_equal_ones_share(tmp_path: Path
 def test_what_is_missing_or_breaks_is_told_and_the_others_go_on(tmp_path: Path) -> None:
     outcome = run(
         experiment(
-            Entry("absent", fakes.Absent()),
-            Entry("crash", fakes.Crashing(turn=2)),
-            Entry("raise", fakes.Raising(), "this"),
-            Entry("well", fakes.Logged("A", str(tmp_path / "log"))),
+            BenchLine("absent", fakes.Absent()),
+            BenchLine("crash", fakes.Crashing(turn=2)),
+            BenchLine("raise", fakes.Raising(), "this"),
+            BenchLine("well", fakes.Logged("A", str(tmp_path / "log"))),
             bars=(Bar("well", ("absent", "raise"), "speed", 1.0),),
         )
     )
-    found = outcome.measured
-    assert found["absent"].note == "not installed: pip install something-that-is-absent"
-    assert found["crash"].note == "failed: the process ended with 3: no room left for the matrix"
-    assert found["raise"].note == "failed: ValueError: cannot do this"
-    assert found["well"].ok
-    assert len(found["well"].turns) == 2
+    lines = outcome.measured
+    assert lines["absent"].note == "not installed: pip install something-that-is-absent"
+    assert lines["crash"].note == "failed: the process ended with 3: no room left for the matrix"
+    assert lines["raise"].note == "failed: ValueError: cannot do this"
+    assert lines["well"].ok
+    assert len(lines["well"].turns) == 2
     assert outcome.verdicts()[0].met is None
     text = table.table(outcome)
     assert "not installed: pip install" in text
@@ -92,13 +92,13 @@ def test_what_is_missing_or_breaks_is_told_and_the_others_go_on(tmp_path: Path) 
 
 def test_who_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness, "TIMEOUT", 0.5)
-    outcome = run(experiment(Entry("silent", fakes.Silent())))
+    outcome = run(experiment(BenchLine("silent", fakes.Silent())))
     assert "no answer within" in outcome.measured["silent"].failed
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can forget a peak")
 def test_memory_is_what_a_turn_needs_on_top_of_what_was_held() -> None:
-    outcome = run(experiment(Entry("hungry", fakes.Hungry(before=100, more=200))), rounds=1)
+    outcome = run(experiment(BenchLine("hungry", fakes.Hungry(before=100, more=200))), rounds=1)
     line = outcome.measured["hungry"]
     assert 100 * 2**20 < line.resident < 160 * 2**20
     assert 190 * 2**20 < line.memory < 260 * 2**20
@@ -115,21 +115,21 @@ def test_ratios_are_taken_round_by_round() -> None:
 @pytest.mark.parametrize(("limit", "met"), [(1.9, True), (2.1, False)])
 def test_the_better_of_two_is_what_counts(limit: float, met: bool) -> None:
     lines = {"a": [200.0], "slow": [50.0], "fast": [100.0]}
-    found = {label: measured(label, speeds) for label, speeds in lines.items()}
-    verdict = judge(Bar("a", ("slow", "fast"), "speed", limit), found)
+    results = {label: measured(label, speeds) for label, speeds in lines.items()}
+    verdict = judge(Bar("a", ("slow", "fast"), "speed", limit), results)
     assert (verdict.met, verdict.against) == (met, "fast")
 
 
 @pytest.mark.parametrize(("peak", "met"), [(119, True), (121, False)])
 def test_memory_must_stay_below_its_bar(peak: int, met: bool) -> None:
-    found = {"tap": measured("tap", [1.0], [peak]), "plain": measured("plain", [1.0], [100])}
-    assert judge(Bar("tap", ("plain",), "all memory", 1.2), found).met is met
+    results = {"tap": measured("tap", [1.0], [peak]), "plain": measured("plain", [1.0], [100])}
+    assert judge(Bar("tap", ("plain",), "all memory", 1.2), results).met is met
 
 
 @pytest.mark.parametrize(("bleu", "met"), [(29.8, True), (29.6, False), (31.0, True)])
 def test_points_that_are_lost_count_and_points_that_are_won_do_not(bleu: float, met: bool) -> None:
-    found = {"int8": measured("int8", [bleu]), "fp32": measured("fp32", [30.0])}
-    assert judge(Bar("int8", ("fp32",), "points", 0.3), found).met is met
+    results = {"int8": measured("int8", [bleu]), "fp32": measured("fp32", [30.0])}
+    assert judge(Bar("int8", ("fp32",), "points", 0.3), results).met is met
 
 
 def test_the_share_of_the_peak_counts_useful_flops() -> None:
@@ -145,8 +145,8 @@ def test_a_bar_is_drawn_with_the_place_to_reach() -> None:
     assert table.bar(1.0, 0.5)[12] == "┃"
     outcome = Outcome(
         experiment(
-            Entry("a", fakes.Raising()),
-            Entry("b", fakes.Raising()),
+            BenchLine("a", fakes.Raising()),
+            BenchLine("b", fakes.Raising()),
             bars=(Bar("a", ("b",), "speed", 1.5),),
         ),
         {"a": measured("a", [100.0]), "b": measured("b", [80.0])},
@@ -163,8 +163,8 @@ def test_exponents_tell_linear_from_quadratic() -> None:
     assert math.isnan(slope([(1, 1)]))
 
     def point(x: int, peak: int) -> Outcome:
-        made = experiment(point=Point("sweep", "tokens", x, ("a",)))
-        return Outcome(made, {"a": measured("a", [1.0], [peak])})
+        swept = experiment(point=Point("sweep", "tokens", x, ("a",)))
+        return Outcome(swept, {"a": measured("a", [1.0], [peak])})
 
     linear = table.growths([point(x, 100 + 8 * x) for x in (1000, 2000, 4000)])["a"]
     square = table.growths([point(x, x * x) for x in (1000, 2000, 4000)])["a"]
@@ -172,19 +172,19 @@ def test_exponents_tell_linear_from_quadratic() -> None:
 
 
 def test_results_survive_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def one(made: Experiment, *arguments: object) -> Outcome:
-        if made.name == "second":
+    def run_or_stop(experiment: Experiment, *arguments: object) -> Outcome:
+        if experiment.name == "second":
             raise KeyboardInterrupt
-        return run_one(made, *arguments)
+        return run_one(experiment, *arguments)
 
-    monkeypatch.setattr(harness, "run_one", one)
-    first = experiment(Entry("well", fakes.Logged("A", str(tmp_path / "log"))))
+    monkeypatch.setattr(harness, "run_one", run_or_stop)
+    first = experiment(BenchLine("well", fakes.Logged("A", str(tmp_path / "log"))))
     makers = {"first": lambda _: first, "second": lambda _: replace(first, name="second")}
     request = command.Request(quick=True, rounds=1, threads=1, output=tmp_path, quiet=True)
     with pytest.raises(KeyboardInterrupt):
         command.bench(makers, request)
     saved = json.loads((tmp_path / "results.json").read_text())
-    assert [each["name"] for each in saved["experiments"]] == ["fake"]
+    assert [entry["name"] for entry in saved["experiments"]] == ["fake"]
     assert saved["experiments"][0]["entries"][0]["status"] == "measured"
     assert "Fakes" in (tmp_path / "results.md").read_text()
     assert (tmp_path / "results.png").exists()
@@ -241,9 +241,9 @@ def test_looking_is_measured_with_the_weights_read(
     computed = []
     write = Pattern._write
 
-    def counted(pattern: Pattern, some: slice, out: Tensor) -> None:
+    def counted(pattern: Pattern, rows: slice, out: Tensor) -> None:
         computed.append(out.shape[2])
-        write(pattern, some, out)
+        write(pattern, rows, out)
 
     monkeypatch.setattr(Pattern, "_write", counted)
     contender = Encode(256, look, quick=True)
@@ -278,12 +278,12 @@ def test_the_command_measures_our_own(tmp_path: Path, capsys: pytest.CaptureFixt
     only = ["--only", "limits", "--only", "training-base", "--only", "decoding-1"]
     assert main([*words.split(), *only, "--output", str(tmp_path)]) == 0
     assert "matrix product" in capsys.readouterr().out
-    found = json.loads((tmp_path / "results.json").read_text())
+    results = json.loads((tmp_path / "results.json").read_text())
     status = {
         entry["label"]: entry["status"]
-        for experiment in found["experiments"]
+        for experiment in results["experiments"]
         for entry in experiment["entries"]
     }
     assert status["Regard"] == status["matrix product"] == "measured"
-    assert found["experiments"][1]["entries"][0]["flops_per_second"] > 0
+    assert results["experiments"][1]["entries"][0]["flops_per_second"] > 0
     assert (tmp_path / "results.png").exists()

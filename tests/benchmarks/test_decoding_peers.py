@@ -11,7 +11,7 @@ import torch
 
 from benchmarks import int8, targets
 from benchmarks.measure import command, table
-from benchmarks.measure.harness import Entry, Experiment, Outcome
+from benchmarks.measure.harness import BenchLine, Experiment, Outcome
 from benchmarks.measure.images import Classify, images_work
 from benchmarks.measure.limits import MEMORY, blocks, fastest, readers
 from benchmarks.measure.ours_text import Continue, Products
@@ -94,9 +94,9 @@ def decoded(peer: list[int]) -> Outcome:
     nobody = SimpleNamespace()
     experiment = Experiment(
         "gpt", "GPT", "rate", "tokens a second",
-        entries=(Entry(OURS, nobody), Entry("peer f32", nobody), Entry("peer q8", nobody)),
+        entries=tuple(BenchLine(name, nobody) for name in (OURS, "peer f32", "peer q8")),
         bars=(Bar(OURS, (MEMORY,), "peak", 0.85), Bar(OURS, ("peer f32",), "speed", 1.0)),
-        limit=Entry(MEMORY, nobody),
+        limit=BenchLine(MEMORY, nobody),
         exact=("peer f32",),
     )  # fmt: skip
     lines = (
@@ -126,17 +126,17 @@ def test_who_computes_in_32_bits_has_to_write_the_same_first_tokens(
     peer: list[int], same: int, met: bool
 ) -> None:
     outcome = decoded(peer)
-    found = table.agreement(outcome)
-    assert found is not None
-    assert found.tokens == {"peer f32": same, "peer q8": 2}
-    assert found.met is met
-    assert any("first answers" in each for each in command.missed([outcome])) is not met
+    agreement = table.agreement(outcome)
+    assert agreement is not None
+    assert agreement.tokens == {"peer f32": same, "peer q8": 2}
+    assert agreement.met is met
+    assert any("first answers" in message for message in command.missed([outcome])) is not met
     assert ("✗ first answers" in table.table(outcome)) is not met
 
 
 def test_peers_are_chosen_by_part_of_their_names(tmp_path: Path) -> None:
-    made = experiments({}, quick=True)["gpt-decoding-1"](Settings(tmp_path, quick=True))
-    [narrow] = command.beside([made], ["llama"])
+    experiment = experiments({}, quick=True)["gpt-decoding-1"](Settings(tmp_path, quick=True))
+    [narrow] = command.with_peers([experiment], ["llama"])
     labels = [entry.label for entry in narrow.entries]
     assert labels[0] == OURS
     assert {label for label in labels if not label.startswith(OURS)} == {
@@ -148,23 +148,23 @@ def test_peers_are_chosen_by_part_of_their_names(tmp_path: Path) -> None:
     assert all("CTranslate2" not in name for bar in narrow.bars for name in bar.against)
     assert any(bar.against == (MEMORY,) for bar in narrow.bars)
     with pytest.raises(InputError, match=r"--beside.*llama\.cpp q8_0"):
-        command.beside([made], ["nobody"])
+        command.with_peers([experiment], ["nobody"])
 
 
 def test_the_targets_are_those_of_the_suite(tmp_path: Path) -> None:
-    made = [
+    runs = [
         make(Settings(tmp_path, quick=True))
         for make in targets.speed(["gpt", "translation"]).values()
     ]
-    bars = {(each.name, bar.label, bar.against[0], bar.limit) for each in made for bar in each.bars}
+    bars = {(run.name, bar.label, bar.against[0], bar.limit) for run in runs for bar in run.bars}
     assert ("gpt-decoding-1", OURS, MEMORY, 0.85) in bars
     assert ("gpt-decoding-1", INT8, "llama.cpp q8_0", 1.0) in bars
     assert ("gpt-decoding-16", OURS, "Regard, one prompt", 4.5) in bars
     assert ("decoding-32", INT8, "CTranslate2 int8", 1.3) in bars
-    assert not any("generate" in entry.label for each in made for entry in each.entries)
+    assert not any("generate" in entry.label for run in runs for entry in run.entries)
 
 
 def test_quality_without_its_files_is_left_out_by_name(tmp_path: Path) -> None:
-    found = list(int8.findings(tmp_path))
-    assert [each.met for each in found] == [None] * 3
-    assert "weights/all-MiniLM-L6-v2" in found[2].text
+    findings = list(int8.findings(tmp_path))
+    assert [finding.met for finding in findings] == [None] * 3
+    assert "weights/all-MiniLM-L6-v2" in findings[2].text

@@ -33,10 +33,10 @@ def test_timm_computes_what_ours_computes(tmp_path):
     if not (timm_vit.FOLDER / "timm").is_dir():
         pytest.skip("timm is not installed: make bench does it")
     _, work = images_work(tmp_path, quick=True)
-    found = tmp_path / "logits.pt"
-    subprocess.run([sys.executable, "-c", SCRIPT, work.timm, str(found)], check=True)
+    path = tmp_path / "logits.pt"
+    subprocess.run([sys.executable, "-c", SCRIPT, work.timm, str(path)], check=True)
     torch.manual_seed(0)
     ours = read_model(tmp_path / "timm-B")
     with torch.no_grad():
         expected = ours(Dense(torch.randn(2, 3, 16, 16)))
-    torch.testing.assert_close(torch.load(found), expected, rtol=0, atol=1e-4)
+    torch.testing.assert_close(torch.load(path), expected, rtol=0, atol=1e-4)

@@ -168,8 +168,8 @@ def test_a_recipe_of_the_shelf_starts_from_this_data(shelf, monkeypatch, name):
 
 
 def test_the_last_word_of_a_pair_decides_the_pronoun():
-    some = [*flips()]
-    assert len(some) == 48
-    for tired, wide in some:
+    pairs = [*flips()]
+    assert len(pairs) == 48
+    for tired, wide in pairs:
         assert tired.source.rsplit(" ", 1)[0] == wide.source.rsplit(" ", 1)[0]
         assert tired.target.split("weil ")[1].split()[0] != wide.target.split("weil ")[1].split()[0]

@@ -72,7 +72,7 @@ def as_nanogpt(theirs: Any) -> dict[str, Tensor]:
     # transformers keeps the matrices of GPT-2 transposed, as the original did
     turned = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
     weights = theirs.transformer.state_dict()
-    return {name: each.T if name.endswith(turned) else each for name, each in weights.items()}
+    return {name: tensor.T if name.endswith(turned) else tensor for name, tensor in weights.items()}
 
 
 def test_the_nanogpt_style_equals_gpt2() -> None:
@@ -145,11 +145,11 @@ def test_sentences_have_the_same_vectors(bert_work: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", NEW)
 def test_bars_are_about_what_is_measured(name: str, tmp_path: Path) -> None:
-    made = experiments({}, quick=True)[name](Settings(tmp_path, quick=True))
-    labels = {line.label for line in made.lines()}
-    assert made.name == name
-    assert made.bars
-    assert {label for bar in made.bars for label in (bar.label, *bar.against)} <= labels
+    experiment = experiments({}, quick=True)[name](Settings(tmp_path, quick=True))
+    labels = {line.label for line in experiment.lines()}
+    assert experiment.name == name
+    assert experiment.bars
+    assert {label for bar in experiment.bars for label in (bar.label, *bar.against)} <= labels
 
 
 def test_nothing_but_the_end_symbol_is_left_out_of_the_rows() -> None:

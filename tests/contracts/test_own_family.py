@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from regard.errors import InputError
-from regard.hub.kind import Kind
+from regard.hub.kind import HubFormat
 from regard.hub.needs import fixed
 from regard.hub.rules import Rule, Table
 from regard.hub.tables import KINDS
@@ -103,7 +103,7 @@ def test_published_weights_of_it_are_one_entry(run, regard, tmp_path, monkeypatc
         regard("export", "run", "-o", "theirs", "--to", "hf"),
         "a near, which transformers does not have",
     )
-    kind = Kind(
+    kind = HubFormat(
         "nearby",
         "near",
         "",

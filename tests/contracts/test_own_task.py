@@ -19,7 +19,7 @@ from regard.runs.evaluate import evaluate
 from regard.runs.load import load
 from regard.tasks import TASKS
 from regard.tasks.base_task import Prepared, loss_unit
-from regard.tasks.encoder_task import READING, EncoderTask
+from regard.tasks.encoder_task import ENCODER_SYMBOLS, EncoderTask
 from regard.tasks.head_batches import of_texts
 from regard.tasks.measures.report import Report, Selection
 from regard.tasks.specs import TaskSpec
@@ -72,7 +72,7 @@ class Count(EncoderTask):
     def prepare(cls, settings, vocabulary=None):
         loaded = load_splits(settings.data)
         sources = [pair.source for pair in loaded.splits.train]
-        vocabulary = vocabulary or learn_plain(sources, settings.tokens, READING)
+        vocabulary = vocabulary or learn_plain(sources, settings.tokens, ENCODER_SYMBOLS)
         bare = cls(vocabulary)
         rows = [bare.rows(pairs) for pairs in (loaded.splits.train, loaded.splits.valid)]
         task = cls(vocabulary, *rows, settings.train.batch_tokens, settings.seed)

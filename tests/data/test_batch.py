@@ -152,7 +152,7 @@ def test_a_cursor_survives_json():
 class Kept(Batch):
     """A batch with a field of a task's own."""
 
-    kept: torch.Tensor | None = None
+    cells: torch.Tensor | None = None
 
 
 @given(st.integers(1, 7), st.integers(1, 9))
@@ -160,18 +160,18 @@ class Kept(Batch):
 def test_a_batch_of_any_input_is_split_round_robin(count, parts):
     views = Paired(Dense(torch.rand(count, 1, 2, 2)), Dense(torch.rand(count, 3)))
     wanted = Ragged.of([[number] * (number + 1) for number in range(count)])
-    labels, kept = torch.arange(count), torch.arange(2 * count).view(count, 2)
-    batch = Kept(views, wanted, tuple(range(10, 10 + count)), None, labels, kept)
-    found = batch.split(parts)
-    assert len(found) == min(parts, count)
-    for number, part in enumerate(found):
+    labels, cells = torch.arange(count), torch.arange(2 * count).view(count, 2)
+    batch = Kept(views, wanted, tuple(range(10, 10 + count)), None, labels, cells)
+    batches = batch.split(parts)
+    assert len(batches) == min(parts, count)
+    for number, part in enumerate(batches):
         rows = list(range(number, count, parts))
         assert part.index == tuple(10 + row for row in rows)
         assert torch.equal(part.source.first.values, views.first.values[rows])
         assert torch.equal(part.source.second.values, views.second.values[rows])
         assert part.targets.split() == [wanted.split()[row] for row in rows]
         assert (part.decoder_input, part.labels.tolist()) == (None, rows)
-        assert torch.equal(part.kept, kept[rows])
+        assert torch.equal(part.cells, cells[rows])
     assert batch.to("meta").source.second.device.type == "meta"
 
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 
 from regard.data.batch import Batch
-from regard.data.config import PictureData
+from regard.data.config import ImageData
 from regard.data.images import changes, randaugment
 from regard.data.images.changes import COLUMNS, changed_batch
 from regard.data.images.randaugment import OPERATIONS
@@ -20,10 +20,10 @@ from regard.tasks.labelled_task import class_loss
 
 VALUES = np.random.default_rng(0).integers(0, 256, (20, 3, 16, 12), dtype=np.uint8)
 SMOOTH = np.stack([
-    np.asarray(Image.fromarray(each.transpose(1, 2, 0)).resize((20, 20), Image.Resampling.BICUBIC))
-    for each in VALUES[:8]
+    np.asarray(Image.fromarray(image.transpose(1, 2, 0)).resize((20, 20), Image.Resampling.BICUBIC))
+    for image in VALUES[:8]
 ]).transpose(0, 3, 1, 2)  # fmt: skip
-EVERYTHING = PictureData(
+EVERYTHING = ImageData(
     shift=2, crop=0.5, flip=True, colour=0.4, randaugment=2, erase=0.5, mixup=0.4, cutmix=1.0
 )
 ONE_BY_ONE = [
@@ -33,10 +33,10 @@ ONE_BY_ONE = [
 
 
 def test_random_numbers_depend_on_seed_epoch_and_example_alone():
-    found = uniforms(3, 5, [7, 1, 4], 6)
-    assert found.shape == (3, 6)
-    assert np.array_equal(found[1], uniforms(3, 5, [1], 6)[0])
-    assert np.array_equal(found[:, :4], uniforms(3, 5, [7, 1, 4], 4))
+    numbers = uniforms(3, 5, [7, 1, 4], 6)
+    assert numbers.shape == (3, 6)
+    assert np.array_equal(numbers[1], uniforms(3, 5, [1], 6)[0])
+    assert np.array_equal(numbers[:, :4], uniforms(3, 5, [7, 1, 4], 4))
     many = uniforms(0, 0, range(2000), 10)
     assert 0 <= many.min() < many.max() < 1
     assert abs(many.mean() - 0.5) < 0.01
@@ -49,7 +49,7 @@ def test_random_numbers_depend_on_seed_epoch_and_example_alone():
 @pytest.mark.parametrize("settings", [*ONE_BY_ONE, EVERYTHING.model_dump()], ids=str)
 @pytest.mark.parametrize("kind", ["bytes", "floats", "grey"])
 def test_an_image_is_changed_alike_in_every_batch(settings, kind):
-    data = PictureData(**settings)
+    data = ImageData(**settings)
     values = {"bytes": VALUES, "floats": changes.as_floats(VALUES), "grey": VALUES[:, :1]}[kind]
     together = changed_batch(values, [4, 9, 2], data, seed=1, epoch=3)
     alone = changed_batch(values, [9], data, seed=1, epoch=3)
@@ -68,7 +68,7 @@ def test_an_image_is_changed_alike_in_every_batch(settings, kind):
 
 
 def test_without_changes_the_bytes_are_returned():
-    assert np.array_equal(changed_batch(VALUES, [3, 1], PictureData(), 0, 0).pixels, VALUES[[3, 1]])
+    assert np.array_equal(changed_batch(VALUES, [3, 1], ImageData(), 0, 0).pixels, VALUES[[3, 1]])
 
 
 def dice_with(**columns):
@@ -79,7 +79,7 @@ def dice_with(**columns):
 
 
 def test_shift_and_flip_move_whole_pixels():
-    data = PictureData(shift=2, flip=True)
+    data = ImageData(shift=2, flip=True)
     pixels = VALUES[:1]
     down = changes.moved(pixels, dice_with(_0=0.99, _6=0.9), data)  # reads 2 rows further down
     assert np.array_equal(down[:, :, :-2], pixels[:, :, 2:])
@@ -88,12 +88,12 @@ def test_shift_and_flip_move_whole_pixels():
 
 
 def test_a_crop_is_what_pillow_cuts_out_and_scales():
-    data = PictureData(crop=0.25)
+    data = ImageData(crop=0.25)
     dice = dice_with(_2=0.0, _4=0.5, _5=0.5)  # a quarter of the area, square, in the middle
-    found = changes.moved(SMOOTH[:1], dice, data)[0]
+    cropped = changes.moved(SMOOTH[:1], dice, data)[0]
     image = Image.fromarray(SMOOTH[0].transpose(1, 2, 0))
     theirs = image.resize((20, 20), Image.Resampling.BILINEAR, box=(5, 5, 15, 15))
-    ours = found[:, 2:-2, 2:-2].transpose(1, 2, 0) * 255  # theirs does not see beyond the box
+    ours = cropped[:, 2:-2, 2:-2].transpose(1, 2, 0) * 255  # theirs does not see beyond the box
     assert np.abs(ours - np.asarray(theirs, float)[2:-2, 2:-2]).max() <= 1
 
 
@@ -111,8 +111,8 @@ def test_colours_change_as_the_equations_say():
 def test_a_rectangle_is_erased_in_the_share_of_images_that_was_asked_for():
     pixels = np.ones((400, 1, 16, 16), np.float32)
     dice = uniforms(0, 0, range(400), 5)
-    found = changes.with_hole(pixels, dice, 0.3, np.zeros((1, 1, 1), np.float32))
-    gone = 1 - found.mean(axis=(1, 2, 3))
+    erased = changes.with_hole(pixels, dice, 0.3, np.zeros((1, 1, 1), np.float32))
+    gone = 1 - erased.mean(axis=(1, 2, 3))
     assert 0.22 < (gone > 0).mean() < 0.38
     assert gone[gone > 0].min() >= 0.01
     assert gone.max() < 0.4
@@ -122,11 +122,11 @@ def test_mixup_and_cutmix_mix_pixels_and_shares_alike():
     zeros, ones = np.zeros((500, 1, 16, 16), np.float32), np.ones((500, 1, 16, 16), np.float32)
     partners = np.arange(500)
     dice = uniforms(0, 0, range(500), 4)
-    for data in (PictureData(mixup=0.8), PictureData(cutmix=1.0), PictureData(mixup=1, cutmix=1)):
-        found = changes.mix(ones, zeros, partners, dice, data)
-        assert np.allclose(found.pixels.mean(axis=(1, 2, 3)), found.shares, atol=1e-5)
-        assert abs(found.shares.mean() - 0.5) < 0.05
-        pasted = np.isin(found.pixels, (0, 1)).all(axis=(1, 2, 3)).mean()  # not blended
+    for data in (ImageData(mixup=0.8), ImageData(cutmix=1.0), ImageData(mixup=1, cutmix=1)):
+        mixed = changes.mix(ones, zeros, partners, dice, data)
+        assert np.allclose(mixed.pixels.mean(axis=(1, 2, 3)), mixed.shares, atol=1e-5)
+        assert abs(mixed.shares.mean() - 0.5) < 0.05
+        pasted = np.isin(mixed.pixels, (0, 1)).all(axis=(1, 2, 3)).mean()  # not blended
         expected = 0.5 if data.mixup and data.cutmix else float(data.cutmix > 0)
         assert pasted == pytest.approx(expected, abs=0.1)
     draws = np.random.default_rng(0).beta(0.3, 0.3, 4000)
@@ -166,8 +166,8 @@ def pil(operation, image, strength):
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("strength", [-0.6, 0.3, 1.0])
 def test_operations_are_those_of_pillow(operation, strength):
-    found = OPERATIONS[operation](SMOOTH.copy(), np.full(len(SMOOTH), strength))
-    for ours, pixels in zip(found, SMOOTH, strict=True):
+    changed = OPERATIONS[operation](SMOOTH.copy(), np.full(len(SMOOTH), strength))
+    for ours, pixels in zip(changed, SMOOTH, strict=True):
         image = Image.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0)))
         theirs = np.asarray(pil(operation, image, strength), dtype=int)
         apart = np.abs(ours.transpose(1, 2, 0).astype(int) - theirs)
@@ -181,9 +181,9 @@ def test_equal_and_grey_images_pass_through_every_operation():
     flat = np.full((3, 3, 9, 9), 77, np.uint8)
     for name, operation in OPERATIONS.items():
         for pixels in (flat, flat[:, :1], VALUES[:3, :1], VALUES[:3, :, :2, :2]):
-            found = operation(pixels.copy(), np.array([-1.0, 0.5, 1.0]))
-            assert found.shape == pixels.shape, name
-            assert found.dtype == np.uint8, name
+            changed = operation(pixels.copy(), np.array([-1.0, 0.5, 1.0]))
+            assert changed.shape == pixels.shape, name
+            assert changed.dtype == np.uint8, name
     dice = uniforms(0, 0, range(3), 8)
     assert np.array_equal(randaugment.randaugment(flat, dice, 0, 9), flat)
 

@@ -173,11 +173,11 @@ def test_encoding_needs_memory_for_a_part_only(tmp_path, monkeypatch):
 
     tracemalloc.start()
     corpus = encode(Long([]), Packs(), tmp_path)
-    found = survey(Long([]), characters=100_000)
+    sample = survey(Long([]), characters=100_000)
     assert tracemalloc.get_traced_memory()[1] < 1_500_000  # the text alone has 1.4 MB
     tracemalloc.stop()
     assert corpus.tokens == 1_400_020
-    assert 50_000 <= sum(map(len, found.texts)) <= 100_000
+    assert 50_000 <= sum(map(len, sample.texts)) <= 100_000
 
 
 sizes_strategy = st.lists(st.integers(1, 50), min_size=1, max_size=40)
@@ -192,7 +192,7 @@ def test_the_split_parts_whole_documents_or_cuts_the_ends_of_all(sizes, fraction
         train, valid = corpus.split(fraction, seed)
     except InputError:
         return
-    parts = [document.tolist() for each in (train, valid) for document in documents(each)]
+    parts = [document.tolist() for part in (train, valid) for document in documents(part)]
     assert sorted(token for part in parts for token in part) == list(range(ends[-1]))  # once each
     whole = {tuple(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)}
     if set(map(tuple, parts)) <= whole:
@@ -246,40 +246,40 @@ def test_any_stretch_of_a_part_can_be_had(sizes, data):
     start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(line))] * 2)))
     assert corpus.between(start, stop).tolist() == line[start:stop]
     if start < len(line):
-        assert corpus.place(start) == line[start]
+        assert corpus.index_of(start) == line[start]
 
 
 def test_a_short_text_is_sampled_whole_but_for_what_is_held_out():
     texts = [f"{number:03} " + "word " * (number % 9) for number in range(200)]
     assert "".join(survey(Loose(texts)).texts) == "".join(texts)
-    found = survey(Loose(texts), held_out=0.1, seed=3)
-    assert found.characters.tolist() == [len(text) for text in texts]
-    assert found.skipped == {"odd": 2}
-    aside = choose(found.characters, 0.1, 3)
-    kept = [text for text, out in zip(texts, aside, strict=True) if not out]
-    assert "".join(found.texts) == "".join(kept)
+    sample = survey(Loose(texts), held_out=0.1, seed=3)
+    assert sample.characters.tolist() == [len(text) for text in texts]
+    assert sample.skipped == {"odd": 2}
+    aside = choose(sample.characters, 0.1, 3)
+    trained_on = [text for text, out in zip(texts, aside, strict=True) if not out]
+    assert "".join(sample.texts) == "".join(trained_on)
 
 
 def test_the_end_of_a_single_document_is_not_in_the_sample(monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 10)
     text = "".join(f"{number:04} " for number in range(1000))
-    found = "".join(survey(Loose([text]), held_out=0.2).texts)
-    assert text.startswith(found)
-    assert abs(len(found) - 4000) <= 10
+    sample = "".join(survey(Loose([text]), held_out=0.2).texts)
+    assert text.startswith(sample)
+    assert abs(len(sample) - 4000) <= 10
 
 
 def test_a_sample_is_bounded_and_from_everywhere(monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 10)
     texts = [f"{number:05} " * 3 for number in range(5000)]
     done = []
-    found = survey(Loose(texts), characters=9000, seed=1, progress=done.append)
-    assert 4000 <= sum(map(len, found.texts)) <= 9000
+    sample = survey(Loose(texts), characters=9000, seed=1, progress=done.append)
+    assert 4000 <= sum(map(len, sample.texts)) <= 9000
     assert done[-1] == sum(map(len, texts))
-    places = [int(text.split()[0]) for text in found.texts]
-    assert places == sorted(places)
-    assert max(after - before for before, after in pairwise([0, *places, 4999])) < 100
-    assert found.texts == survey(Loose(texts), characters=9000, seed=1).texts
-    assert found.texts != survey(Loose(texts), characters=9000, seed=2).texts
+    numbers = [int(text.split()[0]) for text in sample.texts]
+    assert numbers == sorted(numbers)
+    assert max(after - before for before, after in pairwise([0, *numbers, 4999])) < 100
+    assert sample.texts == survey(Loose(texts), characters=9000, seed=1).texts
+    assert sample.texts != survey(Loose(texts), characters=9000, seed=2).texts
 
 
 def test_the_facts_beside_the_ids_are_plain_json(tmp_path):

@@ -24,9 +24,9 @@ STOP = 4
 SYMBOLS = Symbols(1000, MASK, CLS, SEP, frozenset({PAD, CLS, SEP, MASK}))
 
 
-def sigmas(found, expected, trials):
+def sigmas(count, expected, trials):
     """How many standard deviations a share is from what it should be."""
-    return abs(found / trials - expected) / np.sqrt(expected * (1 - expected) / trials)
+    return abs(count / trials - expected) / np.sqrt(expected * (1 - expected) / trials)
 
 
 def batch_of(*texts, index=None):
@@ -42,14 +42,14 @@ def test_15_percent_are_chosen_of_which_80_are_hidden_10_changed_10_left():
     for _ in range(200):
         ids = random.integers(4, 1000, 200)
         before = ids.copy()
-        shown, places = mask_tokens(ids, SYMBOLS, random)
+        shown, positions = mask_tokens(ids, SYMBOLS, random)
         assert ids.tolist() == before.tolist()
-        assert len(places) == len(set(places.tolist())) == 30
-        assert (np.delete(shown, places) == np.delete(ids, places)).all()
+        assert len(positions) == len(set(positions.tolist())) == 30
+        assert (np.delete(shown, positions) == np.delete(ids, positions)).all()
         chosen += 30
-        hidden += int((shown[places] == MASK).sum())
-        left += int((shown[places] == ids[places]).sum())
-        changed += int(((shown[places] != ids[places]) & (shown[places] != MASK)).sum())
+        hidden += int((shown[positions] == MASK).sum())
+        left += int((shown[positions] == ids[positions]).sum())
+        changed += int(((shown[positions] != ids[positions]) & (shown[positions] != MASK)).sum())
         assert not {PAD, CLS, SEP} & set(shown.tolist())  # symbols are put nowhere
     assert sigmas(hidden, 0.8, chosen) < 3
     assert sigmas(changed, 0.1 * 995 / 996, chosen) < 3  # any token may be the one that stood there
@@ -83,10 +83,10 @@ def test_words_are_hidden_as_wholes():
     random = np.random.default_rng(0)
     ever = set()
     for _ in range(300):
-        _, places = mask_tokens(ids, symbols, random)
-        of_word = set(number[places].tolist())
-        assert sorted(places.tolist()) == [i for i in range(len(ids)) if number[i] in of_word]
-        assert 8 <= len(places) <= 9  # 15% of 61; a word that is too long is passed over
+        _, positions = mask_tokens(ids, symbols, random)
+        of_word = set(number[positions].tolist())
+        assert sorted(positions.tolist()) == [i for i in range(len(ids)) if number[i] in of_word]
+        assert 8 <= len(positions) <= 9  # 15% of 61; a word that is too long is passed over
         ever |= of_word
     assert ever == set(number[1:-1].tolist())
     lone = np.array([CLS, 20, 21, 23, SEP])  # more than its share, yet one there must be
@@ -111,15 +111,15 @@ def test_masks_are_dynamic_and_a_pure_function_of_seed_epoch_and_text():
     texts = [list(range(10, 60)), list(range(60, 110))]
     batch = batch_of(*texts)
 
-    def places(seed, epoch, of=batch):
+    def masked_at(seed, epoch, of=batch):
         masked = Masking(SYMBOLS, seed=seed)(of, epoch)
         return masked.target_positions.tolist(), masked.source.ids.tolist()
 
-    assert places(0, 0) == places(0, 0)
-    assert len({str(places(seed, epoch)) for seed in (0, 1) for epoch in (0, 1)}) == 4
-    alone = places(0, 0, batch_of(texts[1], index=[100]))  # whatever it is batched with
-    assert alone[0] == [place - 52 for place in places(0, 0)[0] if place >= 52]
-    assert places(0, 0, batch_of(texts[1], index=[101]))[0] != alone[0]
+    assert masked_at(0, 0) == masked_at(0, 0)
+    assert len({str(masked_at(seed, epoch)) for seed in (0, 1) for epoch in (0, 1)}) == 4
+    alone = masked_at(0, 0, batch_of(texts[1], index=[100]))  # whatever it is batched with
+    assert alone[0] == [position - 52 for position in masked_at(0, 0)[0] if position >= 52]
+    assert masked_at(0, 0, batch_of(texts[1], index=[101]))[0] != alone[0]
 
 
 def test_the_choice_is_the_same_on_every_machine():
@@ -210,8 +210,8 @@ def spoken(batch):
     starts = np.cumsum([0, *batch.source.lengths])
     rows = np.searchsorted(starts, batch.target_positions.numpy(), side="right") - 1
     return [
-        ((batch.index[row], int(place - starts[row])), word)
-        for row, place, word in zip(
+        ((batch.index[row], int(position - starts[row])), word)
+        for row, position, word in zip(
             rows, batch.target_positions, batch.known_targets.tolist(), strict=True
         )
     ]
@@ -223,8 +223,8 @@ def test_corrupted_batches_resume_where_they_were():
     whole = list(islice(batches(CorruptedCorpus(rows, masking), Cursor()), 2 * len(rows) + 1))
     plain = list(islice(batches(rows, Cursor()), 2 * len(rows) + 1))
     epochs = [0] * len(rows) + [1] * len(rows) + [2]
-    for (masked, after), (batch, place), epoch in zip(whole, plain, epochs, strict=True):
-        assert after == place
+    for (masked, after), (batch, plain_after), epoch in zip(whole, plain, epochs, strict=True):
+        assert after == plain_after
         assert torch.equal(masked.source.ids, masking(batch, epoch).source.ids)
     stop = len(rows) + 1
     again, _ = next(batches(CorruptedCorpus(rows, masking), whole[stop][1]))

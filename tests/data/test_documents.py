@@ -33,15 +33,15 @@ def write(tmp_path):
 
 def read(*files: str, **options) -> list[str]:
     """All documents, whole."""
-    found, text = [], ""
+    texts, text = [], ""
     for piece in TextFiles(files, **options).pieces(Counter()):
         assert len(piece.text) <= PIECE
         text += piece.text
         if piece.last:
-            found.append(text)
+            texts.append(text)
             text = ""
     assert not text
-    return found
+    return texts
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.md"])
@@ -214,17 +214,17 @@ def test_lines_read_in_parts_are_the_lines(tmp_path_factory, raw, size):
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(documents, "LINE", size + 3)  # a mark at the beginning has three bytes
-        found = read(str(path), on_bad="skip") if text.strip() else []  # blank: refused as empty
-    assert found == ([text.replace("\r\n", "\n")] if text.strip() else [])
+        texts = read(str(path), on_bad="skip") if text.strip() else []  # blank: refused as empty
+    assert texts == ([text.replace("\r\n", "\n")] if text.strip() else [])
 
 
 @given(st.lists(st.sampled_from(["a", "be", " ", "  ", "\n", "\n\n", "日本", ".", "'s"])))
 @settings(deadline=None, max_examples=50)
 def test_cut_texts_are_bounded_and_join_to_the_whole(parts):
     text = "".join(parts)
-    found = list(cut(text, 5))
-    assert "".join(found) == text
-    assert max(map(len, found)) <= 5
+    pieces = list(cut(text, 5))
+    assert "".join(pieces) == text
+    assert max(map(len, pieces)) <= 5
     if text.strip():
         assert "".join(piece.text for piece in bounded([*parts, None], 5)) == text
     elif len(text) <= 5:

@@ -56,7 +56,7 @@ def pairs_file(tmp_path):
 
 
 def as_lists(splits):
-    tests = {name: list(each) for name, each in splits.tests.items()}
+    tests = {name: list(pairs) for name, pairs in splits.tests.items()}
     return {"train": list(splits.train), "valid": list(splits.valid), **tests}
 
 
@@ -83,7 +83,7 @@ def test_pairs_are_held_out_as_by_sets_of_keys(pairs_file, in_files, group, seed
     pairs = [Pair(*row) for row in ROWS]
     keys = list(dict.fromkeys(map(key, dict.fromkeys(pairs))))
     order = generator(seed).permutation(len(keys))
-    chosen = {keys[place] for place in order[: max(1, min(6, len(keys) // 10))]}
+    chosen = {keys[i] for i in order[: max(1, min(6, len(keys) // 10))]}
     in_files()
     splits = load_splits(FileData(train=pairs_file, group=group, held_out=6, seed=seed)).splits
     assert list(splits.train) == [pair for pair in pairs if key(pair) not in chosen]
@@ -134,7 +134,7 @@ def test_a_mixture_in_a_file_is_the_one_in_memory(tmp_path, pairs_file, in_files
 def reading(**changes):
     settings = {
         "type": Pair, "key": lambda pair: pair, "name": "x", "noun": "pair",
-        "decides": lambda: {"a": 1}, "size": 1000,
+        "depends_on": lambda: {"a": 1}, "size": 1000,
     }  # fmt: skip
     return Reading(**{**settings, **changes})
 
@@ -166,8 +166,8 @@ def test_bad_lines_are_counted_and_an_error_leaves_nothing(in_files, cache):
     with pytest.raises(InputError, match=r"x\.tsv:7: over-long"):
         collect(lambda: [*rows, bad], reading())
     assert not [*cache.glob("examples/*")]
-    found, skipped = collect(lambda: [*rows, bad, bad], reading(on_bad="skip"))
-    assert (len(found), skipped) == (50, {"over-long": 2})
+    examples, skipped = collect(lambda: [*rows, bad, bad], reading(on_bad="skip"))
+    assert (len(examples), skipped) == (50, {"over-long": 2})
     again, skipped = collect(list, reading(on_bad="skip"))  # nothing is read
     assert (len(again), skipped) == (50, {"over-long": 2})
 
@@ -201,7 +201,7 @@ def test_pairs_of_the_training_set_are_recognised(in_files, monkeypatch):
     monkeypatch.setattr(examples, "SCANNED", 16)
     stored, _ = collect(lambda: (Pair(str(i), "y" * 40) for i in range(99)), reading())
     others = [Pair("3", "y" * 40), Pair("98", "y" * 40), Pair("99", "y" * 40)]
-    assert {*stored.alike(others)} == {*others[:2]}
+    assert {*stored.with_keys_of(others)} == {*others[:2]}
 
 
 MODEL = {"size": "small", "dim": 16, "heads": 2, "hidden": 16, "encoder_layers": 1,

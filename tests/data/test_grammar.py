@@ -18,10 +18,10 @@ from regard.data.synthetic.grammar.corpus import (
     HELD_PEOPLE,
     HELD_PRONOUNS,
     LONGEST,
-    gloss,
     pronoun_is_right,
     sample,
     splits,
+    translate_words,
     word_for_word,
 )
 from regard.data.synthetic.grammar.frames import CONTESTED, DECIDING, Frames
@@ -43,7 +43,7 @@ from regard.errors import InputError
 pytestmark = pytest.mark.slow
 
 NOUN = {noun.english: noun for noun in NOUNS}
-ADJECTIVE = {one.english: one for one in ADJECTIVES}
+ADJECTIVE = {word.english: word for word in ADJECTIVES}
 VERB = {v.name: v for v in TRANSITIVE + DATIVE + GIVING + INTRANSITIVE + SAYING}
 WORD = re.compile(r"\w+(?:'\w+)?")
 
@@ -70,8 +70,8 @@ def test_the_lectures_sentences_can_be_drawn_but_are_not_given_to_training(corpu
     assert VERB["cross"] in CONTESTED
     assert ADJECTIVE["tired"] in DECIDING[animal, street]
     assert ADJECTIVE["wide"] in DECIDING[street, animal]
-    given = [one.source for one in (*corpus.train, *corpus.valid)]
-    assert not set(given) & {one.source for one in DEMO}
+    given = [row.source for row in (*corpus.train, *corpus.valid)]
+    assert not set(given) & {row.source for row in DEMO}
     like = re.compile(r"The \w+ didn't cross the \w+ because it was too \w+\.")
     assert sum(like.fullmatch(source) is not None for source in given) >= 10
 
@@ -81,7 +81,7 @@ def test_the_lectures_sentences_can_be_drawn_but_are_not_given_to_training(corpu
 
 def test_no_source_is_in_two_places_and_none_comes_twice(corpus):
     groups = [corpus.train, corpus.valid, *corpus.tests.values()]
-    sources = Counter(one.source.rstrip(".?") for group in groups for one in group)
+    sources = Counter(row.source.rstrip(".?") for group in groups for row in group)
     assert max(sources.values()) == 1
     assert len(corpus.train) == 8_000
     assert {name: len(pairs) for name, pairs in corpus.tests.items()} == {
@@ -120,7 +120,7 @@ def _read(pairs) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
         rf"({heads}) (?:is|was|are|were)(?:n't)?(?: too| very)? ({adjectives})\b",
         re.MULTILINE,
     )
-    text = "\n".join(one.source.lower() for one in pairs)
+    text = "\n".join(row.source.lower() for row in pairs)
     objects = {(forms[verb], nouns[noun]) for verb, noun in taken.findall(text)}
     said = {(adjective, nouns[noun]) for adjective, noun in before.findall(text)}
     return objects, said | {(adjective, nouns[noun]) for noun, adjective in after.findall(text)}
@@ -135,21 +135,21 @@ def test_held_out_combinations_never_occur_in_training(corpus):
 
 
 def test_each_test_sentence_has_a_held_out_combination(corpus):
-    found = [_read([one]) for one in corpus.tests["combinations"]]
-    plain = sum(bool(o & HELD_OBJECTS or a & HELD_ADJECTIVES) for o, a in found)
-    assert plain > 0.6 * len(found)  # the others are said of a pronoun, or by giving
+    parsed = [_read([row]) for row in corpus.tests["combinations"]]
+    plain = sum(bool(o & HELD_OBJECTS or a & HELD_ADJECTIVES) for o, a in parsed)
+    assert plain > 0.6 * len(parsed)  # the others are said of a pronoun, or by giving
 
 
 def test_each_test_pronoun_stands_for_a_noun_it_never_stood_for(corpus):
     said = re.compile(r"\bit (?:is|was)(?: too| very)? (\w+)")
-    for one in corpus.tests["pronouns"]:
-        adjective = said.search(one.source.lower())[1]
+    for row in corpus.tests["pronouns"]:
+        adjective = said.search(row.source.lower())[1]
         nouns = [noun for known, noun in HELD_PRONOUNS if known == adjective]
-        assert re.search(rf"\b(?:{'|'.join(nouns)})\b", one.source)
+        assert re.search(rf"\b(?:{'|'.join(nouns)})\b", row.source)
 
 
 def test_every_held_out_word_is_in_training_with_others():
-    meant = {(one.english, noun.english) for (noun, _), ones in DECIDING.items() for one in ones}
+    meant = {(word.english, noun.english) for (noun, _), fit in DECIDING.items() for word in fit}
     known = meant - HELD_PRONOUNS - HELD_ADJECTIVES
     by_adjective, by_noun = Counter(a for a, _ in known), Counter(n for _, n in known)
     for adjective, noun in HELD_PRONOUNS:
@@ -161,8 +161,8 @@ def test_every_held_out_word_is_in_training_with_others():
 
 
 def test_long_sentences_are_longer_than_nine_tenths_of_training(corpus):
-    lengths = sorted(len(one.source.split()) for one in corpus.train)
-    shortest = min(len(one.source.split()) for one in corpus.tests["long"])
+    lengths = sorted(len(row.source.split()) for row in corpus.train)
+    shortest = min(len(row.source.split()) for row in corpus.tests["long"])
     assert sum(length < shortest for length in lengths) >= 0.9 * len(lengths)
     assert lengths[-1] <= LONGEST
     assert 9 <= lengths[len(lengths) // 2] <= 12
@@ -188,7 +188,7 @@ def test_another_process_with_another_hash_seed_makes_the_same_corpus():
         "text = repr((s.train, s.valid, sorted(s.tests.items())));"
         "import sys; sys.stdout.write(str(zlib.crc32(text.encode())))"
     )
-    made = {
+    checksums = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
@@ -198,7 +198,7 @@ def test_another_process_with_another_hash_seed_makes_the_same_corpus():
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(made) == 1
+    assert len(checksums) == 1
 
 
 # The corpus as a whole
@@ -206,15 +206,15 @@ def test_another_process_with_another_hash_seed_makes_the_same_corpus():
 
 def test_one_english_sentence_has_one_german_sentence():
     targets: dict[str, str] = {}
-    for one in sample(20_000, 11):
-        assert targets.setdefault(one.source, one.target) == one.target
+    for row in sample(20_000, 11):
+        assert targets.setdefault(row.source, row.target) == row.target
 
 
 def test_it_is_as_often_the_subject_as_the_object_and_genders_mostly_differ():
     frames, drawn = Frames("balance"), 4000
     contests = [frames.contest() for _ in range(drawn)]
-    nouns = [(one.main.subject.noun, one.main.object.noun) for one in contests]
-    subject = sum(one.sub.about is pair_[0] for one, pair_ in zip(contests, nouns, strict=True))
+    nouns = [(linked.main.subject.noun, linked.main.object.noun) for linked in contests]
+    subject = sum(linked.sub.about is both[0] for linked, both in zip(contests, nouns, strict=True))
     same = sum(first.gender == second.gender for first, second in nouns)
     assert 0.45 < subject / drawn < 0.55
     assert 0.05 < same / drawn < 0.25
@@ -223,17 +223,17 @@ def test_it_is_as_often_the_subject_as_the_object_and_genders_mostly_differ():
 def test_the_predicate_fits_one_of_the_two_only():
     frames = Frames("one referent")
     for _ in range(2000):
-        one = frames.contest()
+        sentence = frames.contest()
         fits = [
-            noun for noun in (one.main.subject.noun, one.main.object.noun)
-            if noun in one.sub.predicate.nouns
+            noun for noun in (sentence.main.subject.noun, sentence.main.object.noun)
+            if noun in sentence.sub.predicate.nouns
         ]  # fmt: skip
-        assert fits == [one.sub.about]
+        assert fits == [sentence.sub.about]
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_there_are_at_least_250_words_a_side_and_at_most_900(corpus, side):
-    words = {word for one in corpus.train for word in WORD.findall(getattr(one, side))}
+    words = {word for row in corpus.train for word in WORD.findall(getattr(row, side))}
     assert 250 <= len(words) <= 900
     assert len({word.lower() for word in words}) >= 250
 
@@ -241,24 +241,24 @@ def test_there_are_at_least_250_words_a_side_and_at_most_900(corpus, side):
 def test_no_word_form_is_too_rare_to_be_learnt_and_none_is_new_in_the_tests():
     corpus = sources.GENERATORS["grammar"](60_000, 500, 0)  # made once for all tests
     for side in ("source", "target"):
-        counts = Counter(word for one in corpus.train for word in WORD.findall(getattr(one, side)))
+        counts = Counter(word for row in corpus.train for word in WORD.findall(getattr(row, side)))
         assert min(counts.values()) >= 20
         for pairs in corpus.tests.values():
-            assert {word for one in pairs for word in WORD.findall(getattr(one, side))} <= set(
+            assert {word for row in pairs for word in WORD.findall(getattr(row, side))} <= set(
                 counts
             )
 
 
 def test_every_phenomenon_is_frequent(corpus):
-    counts = Counter(tag for one in corpus.train for tag in one.tags)
+    counts = Counter(tag for row in corpus.train for tag in row.tags)
     assert set(counts) == set(PHENOMENA)
     assert min(counts.values()) > 0.03 * len(corpus.train)
 
 
 def test_sentences_are_well_formed(corpus):
-    for one in corpus.train:
-        for text in (one.source, one.target):
-            mark = "" if "unpunctuated" in one.tags else "?" if "question" in one.tags else "."
+    for row in corpus.train:
+        for text in (row.source, row.target):
+            mark = "" if "unpunctuated" in row.tags else "?" if "question" in row.tags else "."
             assert re.fullmatch(rf"[A-ZÄÖÜ][\w', ]*\w{re.escape(mark)}", text), text
             assert "  " not in text
             assert " ," not in text
@@ -270,28 +270,28 @@ def test_sentences_are_well_formed(corpus):
 
 def test_a_part_of_training_and_validation_lacks_its_final_mark_on_both_sides(corpus):
     for pairs in (corpus.train, corpus.valid):
-        bare = [one for one in pairs if "unpunctuated" in one.tags]
+        bare = [row for row in pairs if "unpunctuated" in row.tags]
         assert 0.15 < len(bare) / len(pairs) < 0.35
-        for one in pairs:
-            ends = one.source[-1], one.target[-1]
-            assert all(end.isalpha() for end in ends) == ("unpunctuated" in one.tags)
-    assert any("question" in one.tags for one in corpus.train if "unpunctuated" in one.tags)
+        for row in pairs:
+            ends = row.source[-1], row.target[-1]
+            assert all(end.isalpha() for end in ends) == ("unpunctuated" in row.tags)
+    assert any("question" in row.tags for row in corpus.train if "unpunctuated" in row.tags)
 
 
 def test_one_held_out_set_lacks_its_final_marks_and_the_others_have_them(corpus):
     for name, pairs in corpus.tests.items():
-        for one in pairs:
-            assert ("unpunctuated" in one.tags) == (name == "unpunctuated")
-            assert (one.source[-1] in ".?") == (one.target[-1] in ".?") == (name != "unpunctuated")
+        for row in pairs:
+            assert ("unpunctuated" in row.tags) == (name == "unpunctuated")
+            assert (row.source[-1] in ".?") == (row.target[-1] in ".?") == (name != "unpunctuated")
 
 
 def test_without_its_mark_a_sentence_is_otherwise_the_same(monkeypatch):
     drawn = sample(300, 3)
     monkeypatch.setattr(grammar, "UNPUNCTUATED", 0)
-    for one, whole in zip(drawn, sample(300, 3), strict=True):
-        cut = -1 if "unpunctuated" in one.tags else None
-        assert (one.source, one.target) == (whole.source[:cut], whole.target[:cut])
-    assert len({"unpunctuated" in one.tags for one in drawn}) == 2
+    for row, whole in zip(drawn, sample(300, 3), strict=True):
+        cut = -1 if "unpunctuated" in row.tags else None
+        assert (row.source, row.target) == (whole.source[:cut], whole.target[:cut])
+    assert len({"unpunctuated" in row.tags for row in drawn}) == 2
 
 
 # Nouns whose gender a later pronoun tells
@@ -306,26 +306,26 @@ GENDERED = {
 
 def _natural(pairs):
     """Each sentence with such a noun in the singular, and the noun, read from the English."""
-    for one in pairs:
-        found = re.findall(rf"\b(?:{'|'.join(GENDERED)})\b", one.source)
-        if found:
-            yield one, found
+    for row in pairs:
+        nouns = re.findall(rf"\b(?:{'|'.join(GENDERED)})\b", row.source)
+        if nouns:
+            yield row, nouns
 
 
 def test_a_noun_of_two_genders_always_has_a_later_pronoun_that_shows_which(corpus):
     seen = Counter()
     for group in (corpus.train, corpus.valid, *corpus.tests.values(), sample(3000, 7)):
-        for one, found in _natural(group):
-            assert len(found) == 1, one
-            assert "natural_gender" in one.tags
-            before, after = re.split(rf"\b{found[0]}\b", one.source.lower())
+        for row, nouns in _natural(group):
+            assert len(nouns) == 1, row
+            assert "natural_gender" in row.tags
+            before, after = re.split(rf"\b{nouns[0]}\b", row.source.lower())
             said = re.findall(r"\b(?:he|him|his|she|her)\b", after)
-            assert not re.search(r"\b(?:he|him|his|she|her)\b", before), one
+            assert not re.search(r"\b(?:he|him|his|she|her)\b", before), row
             genders = {word in ("she", "her") for word in said}
-            assert len(genders) == 1, one
-            feminine, masculine = GENDERED[found[0]]
+            assert len(genders) == 1, row
+            feminine, masculine = GENDERED[nouns[0]]
             meant = feminine if genders == {True} else masculine
-            assert re.search(rf"\b{meant}\b", one.target), one
+            assert re.search(rf"\b{meant}\b", row.target), row
             seen[meant] += 1
     assert set(seen) == {word for both in GENDERED.values() for word in both}
 
@@ -333,16 +333,16 @@ def test_a_noun_of_two_genders_always_has_a_later_pronoun_that_shows_which(corpu
 def test_nobody_else_could_be_she_or_he(corpus):
     women, men = ("she", "her"), ("he", "him", "his")
     alone = {noun.english: noun.kind for noun in NOUNS if noun.english not in GENDERED}
-    for one, _ in _natural(corpus.train):
-        words = WORD.findall(one.source.lower())
+    for row, _ in _natural(corpus.train):
+        words = WORD.findall(row.source.lower())
         kinds = {alone.get(word) for word in words}
-        assert "young" not in kinds, one
-        assert ("she" not in kinds) if set(words) & set(women) else True, one
-        assert ("he" not in kinds) if set(words) & set(men) else True, one
+        assert "young" not in kinds, row
+        assert ("she" not in kinds) if set(words) & set(women) else True, row
+        assert ("he" not in kinds) if set(words) & set(men) else True, row
 
 
 def test_several_are_masculine_and_the_feminine_plural_never_comes(corpus):
-    text = " ".join(one.target for one in corpus.train)
+    text = " ".join(row.target for row in corpus.train)
     assert "Freunde" in text
     assert "Ärzten" in text
     assert not re.search(r"Lehrerinnen|Ärztinnen|Freundinnen", text)
@@ -359,12 +359,12 @@ def test_her_and_him_are_tested_with_verbs_they_never_had_for_that_noun(corpus):
     assert not train & HELD_PEOPLE
     assert len(train) >= 20
     assert {noun for _, noun in train} == {noun for _, noun in HELD_PEOPLE} == set(GENDERED)
-    for one in corpus.tests["natural_gender"]:
-        assert "natural_gender" in one.tags
-        assert _settling([one]) <= HELD_PEOPLE
-        assert _settling([one])
-    known = {one.source for one in corpus.train}
-    assert not known & {one.source for one in corpus.tests["natural_gender"]}
+    for row in corpus.tests["natural_gender"]:
+        assert "natural_gender" in row.tags
+        assert _settling([row]) <= HELD_PEOPLE
+        assert _settling([row])
+    known = {row.source for row in corpus.train}
+    assert not known & {row.source for row in corpus.tests["natural_gender"]}
 
 
 def _settling(pairs) -> set[tuple[str, str]]:
@@ -373,24 +373,27 @@ def _settling(pairs) -> set[tuple[str, str]]:
     verbs = "|".join(sorted(forms, key=len, reverse=True))
     taken = re.compile(rf"\b({verbs}) (?:him|her)(?:[.,?]|$)")
     return {
-        (forms[verb], found[0])
-        for one, found in _natural(pairs)
-        for verb in taken.findall(one.source.lower())
+        (forms[verb], nouns[0])
+        for row, nouns in _natural(pairs)
+        for verb in taken.findall(row.source.lower())
     }
 
 
 # The baseline and the score
 
 
-def test_the_gloss_keeps_english_order_and_marks():
-    assert gloss(DEMO[0].source) == "Die Tier nicht überqueren die Straße weil es war zu müde."
-    assert gloss("Who saw the zebra?") == "Wer sah die zebra?"
+def test_word_for_word_keeps_english_order_and_marks():
+    assert (
+        translate_words(DEMO[0].source)
+        == "Die Tier nicht überqueren die Straße weil es war zu müde."
+    )
+    assert translate_words("Who saw the zebra?") == "Wer sah die zebra?"
 
 
 def test_the_dictionary_knows_every_word_of_the_corpus(corpus):
     words = word_for_word()
     missing = {
-        w for one in corpus.train for w in WORD.findall(one.source) if w.lower() not in words
+        w for row in corpus.train for w in WORD.findall(row.source) if w.lower() not in words
     }
     assert not missing
 
@@ -424,19 +427,19 @@ def test_her_in_the_dative_is_scored_and_her_car_is_not():
 
 
 def test_longer_sentences_are_chains_of_clauses():
-    found = splits(400, 60, seed=0, longest=50)
+    drawn = splits(400, 60, seed=0, longest=50)
 
     def lengths(pairs):
         return [pair.source.count(" ") + 1 for pair in pairs]
 
-    assert max(lengths(found.train)) <= 50
-    assert sum(length > 30 for length in lengths(found.train)) > 40
-    assert set(lengths(found.tests["long"])) <= set(range(23, 51))
-    assert max(lengths(found.tests["combinations"])) <= 22
-    longest = max(found.train, key=lambda pair: len(pair.source))
+    assert max(lengths(drawn.train)) <= 50
+    assert sum(length > 30 for length in lengths(drawn.train)) > 40
+    assert set(lengths(drawn.tests["long"])) <= set(range(23, 51))
+    assert max(lengths(drawn.tests["combinations"])) <= 22
+    longest = max(drawn.train, key=lambda pair: len(pair.source))
     joints = [len(re.findall(r", (?:and|but) ", longest.source)),
               len(re.findall(r"\b(?:und|aber) ", longest.target))]  # fmt: skip
     assert min(joints) >= 2
-    every = [pair.source for pairs in (found.train, found.valid, *found.tests.values())
+    every = [pair.source for pairs in (drawn.train, drawn.valid, *drawn.tests.values())
              for pair in pairs]  # fmt: skip
     assert len(set(every)) == len(every)

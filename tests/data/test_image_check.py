@@ -29,9 +29,9 @@ def folder(tmp_path):
         ("train", "cat", 0), ("train", "cat", 1), ("train", "dog", 2), ("train", "dog", 0),
         ("test", "cat", 5), ("test", "dog", 2),
     ):  # fmt: skip
-        place = tmp_path / "all" / split / label
-        place.mkdir(parents=True, exist_ok=True)
-        noise(number).save(place / f"{number}.{'bmp' if split == 'test' else 'png'}")
+        path = tmp_path / "all" / split / label
+        path.mkdir(parents=True, exist_ok=True)
+        noise(number).save(path / f"{number}.{'bmp' if split == 'test' else 'png'}")
     noise(9, (30, 20), "L").save(tmp_path / "all/train/cat/grey.jpg")
     (tmp_path / "all/train/cat/text.png").write_text("words")
     (tmp_path / "all/train/notes.txt").write_text("words")
@@ -40,18 +40,18 @@ def folder(tmp_path):
 
 def test_classes_sizes_copies_and_broken_files_are_found(folder):
     done = []
-    found = check_images(str(folder), lambda *numbers: done.append(numbers))
-    assert found.images == 7
-    assert found.classes == {"cat": 4, "dog": 3}
-    assert found.splits == {"test": 2, "train": 5}
-    assert (found.smallest, found.median, found.largest) == ((12, 8), (12, 8), (30, 20))
-    assert found.modes == {"L": 1, "RGB": 6}
-    assert found.formats == {"BMP": 2, "JPEG": 1, "PNG": 4}
-    assert (found.same_bytes, found.same_pixels) == (1, 2)
-    assert found.across_classes == (("train/cat/0.png", "train/dog/0.png"),)
-    assert found.across_splits == (("test/dog/2.bmp", "train/dog/2.png"),)
-    assert found.broken == {"train/cat/text.png": "no image"}
-    assert found.others == ("train/notes.txt",)
+    report = check_images(str(folder), lambda *numbers: done.append(numbers))
+    assert report.images == 7
+    assert report.classes == {"cat": 4, "dog": 3}
+    assert report.splits == {"test": 2, "train": 5}
+    assert (report.smallest, report.median, report.largest) == ((12, 8), (12, 8), (30, 20))
+    assert report.modes == {"L": 1, "RGB": 6}
+    assert report.formats == {"BMP": 2, "JPEG": 1, "PNG": 4}
+    assert (report.same_bytes, report.same_pixels) == (1, 2)
+    assert report.across_classes == (("train/cat/0.png", "train/dog/0.png"),)
+    assert report.across_splits == (("test/dog/2.bmp", "train/dog/2.png"),)
+    assert report.broken == {"train/cat/text.png": "no image"}
+    assert report.others == ("train/notes.txt",)
     assert done == [(8, 8)]
 
 
@@ -73,8 +73,8 @@ def test_the_command_reports_them_and_exits_with_1(regard, folder):
 @pytest.mark.usefixtures("folder")
 def test_arrays_and_lists_are_checked_and_texts_still_are(regard, tmp_path):
     np.savez(tmp_path / "a.npz", images=np.zeros((4, 5, 6), np.uint8), labels=[0, 0, 1, 1])
-    found = check_images(str(tmp_path / "a.npz"))
-    assert (found.images, found.same_pixels, found.largest) == (4, 3, (6, 5))
+    report = check_images(str(tmp_path / "a.npz"))
+    assert (report.images, report.same_pixels, report.largest) == (4, 3, (6, 5))
     (tmp_path / "list.csv").write_text("path,label\nall/train/cat/0.png,cat\n")
     assert "1 images of 1 classes" in regard("data", "check", "list.csv").out
     (tmp_path / "pairs.tsv").write_text("a b\tc d\n")
@@ -121,9 +121,9 @@ def test_scenes_are_what_their_captions_say():
     assert scenes[0] != make_scene(2, 0, 0, most=3)
     assert {len(scene.objects) for scene in scenes} == {1, 2, 3}
     assert {scene.labels["shape"] for scene in scenes} == set(SHAPES)
-    assert {each for scene in scenes for each in scene.relations} == set(RELATIONS)
+    assert {relation for scene in scenes for relation in scene.relations} == set(RELATIONS)
     for scene in scenes:
-        radii = [each.radius for each in scene.objects]
+        radii = [relation.radius for relation in scene.objects]
         assert radii == sorted(radii, reverse=True)
         first = scene.objects[0]
         for other, relation in zip(scene.objects[1:], scene.relations, strict=True):
@@ -133,27 +133,27 @@ def test_scenes_are_what_their_captions_say():
             }[relation]  # fmt: skip
             apart = np.hypot(first.x - other.x, first.y - other.y)
             assert apart > first.radius + other.radius
-        for each in scene.objects:
-            low, high = SIZES[each.size]
-            assert low <= each.radius <= high
-            assert each.radius < each.x < 1 - each.radius
+        for relation in scene.objects:
+            low, high = SIZES[relation.size]
+            assert low <= relation.radius <= high
+            assert relation.radius < relation.x < 1 - relation.radius
 
 
 @pytest.mark.parametrize("label", ["shape", "colour", "object", "count", "relation"])
 def test_scenes_have_the_class_that_was_asked_for(label):
     reader = ImageReader(height=16, width=24)
     data = ScenesData(pairs=40, held_out=5, label=label)
-    found = scene_splits(data, reader)
-    assert found.train.values.shape == (40, 3, 16, 24)
-    assert [len(found.valid), len(found.tests["test"])] == [5, 5]
+    splits = scene_splits(data, reader)
+    assert splits.train.values.shape == (40, 3, 16, 24)
+    assert [len(splits.valid), len(splits.tests["test"])] == [5, 5]
     for name, scene, caption in zip(
-        found.train.labels, found.train.scenes, found.train.captions, strict=True
+        splits.train.labels, splits.train.scenes, splits.train.captions, strict=True
     ):
         assert name == scene.labels[label]
         assert caption == scene.caption
-    assert found.checksums == scene_splits(data, reader).checksums
+    assert splits.checksums == scene_splits(data, reader).checksums
     other = scene_splits(data.model_copy(update={"seed": 3}), reader)
-    assert found.checksums != other.checksums
+    assert splits.checksums != other.checksums
 
 
 HOSTILE = "\x1b[31m\x07\x7f\x9b2J"

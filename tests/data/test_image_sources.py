@@ -20,9 +20,9 @@ from PIL import Image
 from regard.data.config import ImagesData
 from regard.data.images import decoding
 from regard.data.images.arrays import read_idx
+from regard.data.images.labelled_images import statistics
 from regard.data.images.listing import find_images
-from regard.data.images.pictures import statistics
-from regard.data.images.sources import load_pictures, read_pictures
+from regard.data.images.sources import load_images, read_images
 from regard.errors import InputError
 from regard.inputs.images.reader import ImageReader
 from regard.inputs.text import Processor
@@ -42,9 +42,9 @@ def picture(number: int) -> Image.Image:
 def classes(folder, count=30, names=("cat", "dog")):
     """A folder of folders; image n is of class n % 2."""
     for number in range(count):
-        place = folder / names[number % len(names)]
-        place.mkdir(parents=True, exist_ok=True)
-        picture(number).save(place / f"{number:02}.png")
+        path = folder / names[number % len(names)]
+        path.mkdir(parents=True, exist_ok=True)
+        picture(number).save(path / f"{number:02}.png")
     return folder
 
 
@@ -58,18 +58,18 @@ ALL = {(READER.bytes_of(picture(n)).tobytes(), ("cat", "dog")[n % 2]) for n in r
 
 def test_a_folder_of_folders_becomes_three_disjoint_splits(tmp_path):
     data = ImagesData(folder=str(classes(tmp_path / "all")), held_out=3, held_out_test=2)
-    found = load_pictures(data, READER)
-    parts = (found.train, found.valid, found.tests["test"])
+    splits = load_images(data, READER)
+    parts = (splits.train, splits.valid, splits.tests["test"])
     assert [len(part) for part in parts] == [25, 3, 2]
     assert set.union(*map(as_set, parts)) == ALL
-    again = load_pictures(data, READER)
-    assert again.checksums == found.checksums
-    assert as_set(again.valid) == as_set(found.valid)
-    other = load_pictures(data.model_copy(update={"seed": 1}), READER)
-    assert as_set(other.valid) != as_set(found.valid)
-    assert other.checksums == found.checksums
+    again = load_images(data, READER)
+    assert again.checksums == splits.checksums
+    assert as_set(again.valid) == as_set(splits.valid)
+    other = load_images(data.model_copy(update={"seed": 1}), READER)
+    assert as_set(other.valid) != as_set(splits.valid)
+    assert other.checksums == splits.checksums
     picture(99).save(tmp_path / "all" / "cat" / "02.png")
-    assert load_pictures(data, READER).checksums != found.checksums
+    assert load_images(data, READER).checksums != splits.checksums
 
 
 def test_copies_of_an_image_stay_in_one_split(tmp_path):
@@ -78,8 +78,8 @@ def test_copies_of_an_image_stay_in_one_split(tmp_path):
         picture(0).save(folder / "cat" / f"copy{copy}.bmp")
         picture(1).save(folder / "cat" / f"again{copy}.tif")
     for seed in range(8):
-        found = load_pictures(ImagesData(folder=str(folder), held_out=3, seed=seed), READER)
-        pixels = [{pixels for pixels, _ in as_set(part)} for part in (found.train, found.valid)]
+        splits = load_images(ImagesData(folder=str(folder), held_out=3, seed=seed), READER)
+        pixels = [{pixels for pixels, _ in as_set(part)} for part in (splits.train, splits.valid)]
         assert not pixels[0] & pixels[1]
 
 
@@ -87,19 +87,19 @@ def test_folders_that_name_splits_are_splits(tmp_path, caplog):
     for split, count in {"train": 12, "val": 4, "test": 6}.items():
         classes(tmp_path / split, count)
     with caplog.at_level(logging.WARNING):
-        found = load_pictures(ImagesData(folder=str(tmp_path)), READER)
-    assert [len(found.train), len(found.valid), len(found.tests["test"])] == [12, 4, 6]
-    tested = read_pictures(str(tmp_path), READER, for_tests=True)
-    assert as_set(tested) == as_set(found.tests["test"])
-    assert len(read_pictures(str(tmp_path), READER)) == 22
+        splits = load_images(ImagesData(folder=str(tmp_path)), READER)
+    assert [len(splits.train), len(splits.valid), len(splits.tests["test"])] == [12, 4, 6]
+    tested = read_images(str(tmp_path), READER, for_tests=True)
+    assert as_set(tested) == as_set(splits.tests["test"])
+    assert len(read_images(str(tmp_path), READER)) == 22
     scored = ClassifyImages(Processor(READER)).load_file(str(tmp_path), ImagesData(folder="x"))
     assert len(scored) == 6  # `regard eval --data FOLDER` scores no training images
     assert "6 images of the test split are training images, too" in caplog.text
     vehicles = classes(tmp_path / "vehicles", 8, names=("train", "test"))
-    assert {entry.label for entry in find_images(str(vehicles)).entries} == {"train", "test"}
+    assert {entry.label for entry in find_images(str(vehicles)).files} == {"train", "test"}
     data = ImagesData(folder=str(tmp_path / "train"), test=str(tmp_path / "test"), held_out=2)
-    found = load_pictures(data, READER)
-    assert len(found.tests["test"]) == 6
+    splits = load_images(data, READER)
+    assert len(splits.tests["test"]) == 6
 
 
 def test_a_list_names_paths_labels_captions_and_splits(tmp_path):
@@ -118,12 +118,12 @@ def test_a_list_names_paths_labels_captions_and_splits(tmp_path):
         json.dumps({"file_name": path, "label": label, "caption": caption}) + "\n"
         for path, label, caption in rows
     ))  # fmt: skip
-    expected = as_set(read_pictures(str(folder), READER))
+    expected = as_set(read_images(str(folder), READER))
     for file in (plain, headed, lines):
-        found = read_pictures(str(file), READER)
-        assert as_set(found) == expected
-        assert found.captions == (() if file == headed else tuple(row[2] for row in rows))
-    split = load_pictures(ImagesData(file=str(headed), held_out=1), READER)
+        images = read_images(str(file), READER)
+        assert as_set(images) == expected
+        assert images.captions == (() if file == headed else tuple(row[2] for row in rows))
+    split = load_images(ImagesData(file=str(headed), held_out=1), READER)
     assert [len(split.train), len(split.valid), len(split.tests["test"])] == [5, 1, 2]
     for text, message in {"x.png\n": "no label", ",cat\n": "no path"}.items():
         plain.write_text(text)
@@ -131,7 +131,7 @@ def test_a_list_names_paths_labels_captions_and_splits(tmp_path):
             find_images(str(plain))
     plain.write_text("missing.png,cat\n")
     with pytest.raises(InputError, match=r"missing\.png \(no such file\)"):
-        read_pictures(str(plain), READER)
+        read_images(str(plain), READER)
 
 
 def test_arrays_and_idx_files_are_read(tmp_path):
@@ -140,12 +140,12 @@ def test_arrays_and_idx_files_are_read(tmp_path):
     names = np.array(["cat", "dog"])
     np.savez(tmp_path / "a.npz", images=images, labels=labels, names=names)
     np.savez(tmp_path / "b.npz", x=images.transpose(0, 3, 1, 2), y=labels[:, None].astype(float))
-    assert as_set(read_pictures(str(tmp_path / "a.npz"), READER)) == ALL
-    assert as_set(read_pictures(str(tmp_path / "b.npz"), READER, ("cat", "dog"))) == ALL
+    assert as_set(read_images(str(tmp_path / "a.npz"), READER)) == ALL
+    assert as_set(read_images(str(tmp_path / "b.npz"), READER, ("cat", "dog"))) == ALL
     np.savez(tmp_path / "c.npz", x_train=images[:20], y_train=labels[:20],
              x_test=images[20:], y_test=labels[20:])  # fmt: skip
     data = ImagesData(file=str(tmp_path / "c.npz"), held_out=2, names=("cat", "dog"))
-    split = load_pictures(data, READER)
+    split = load_images(data, READER)
     assert [len(split.train), len(split.valid), len(split.tests["test"])] == [18, 2, 10]
     grey = images[..., 0]
     for split_name, part in {"train": slice(0, 20), "t10k": slice(20, 30)}.items():
@@ -157,7 +157,7 @@ def test_arrays_and_idx_files_are_read(tmp_path):
     file = tmp_path / "idx" / "train-images-idx3-ubyte.gz"
     assert np.array_equal(read_idx(file), grey[:20])
     for data in (ImagesData(folder=str(tmp_path / "idx")), ImagesData(file=str(file))):
-        split = load_pictures(data, GREY)
+        split = load_images(data, GREY)
         assert [len(split.train), len(split.valid), len(split.tests["test"])] == [18, 2, 10]
         assert np.array_equal(split.tests["test"].values[:, 0], grey[20:])
         assert set(split.train.labels) == {"0", "1"}
@@ -237,7 +237,7 @@ def test_archives_are_read_without_unpacking_them(tmp_path):
         for path in folder.rglob("*.png"):
             archive.write(path, path.relative_to(folder))
     for name in ("a.tar.xz", "a.zip"):
-        assert as_set(read_pictures(str(tmp_path / name), READER)) == ALL
+        assert as_set(read_images(str(tmp_path / name), READER)) == ALL
     (tmp_path / "a.tar.xz").write_bytes((tmp_path / "a.tar.xz").read_bytes()[:200])
     with pytest.raises(InputError, match="damaged"):
         find_images(str(tmp_path / "a.tar.xz"))
@@ -264,13 +264,13 @@ def test_broken_files_are_skipped_and_named_once(tmp_path, caplog):
     }  # fmt: skip
     data = ImagesData(folder=str(folder), held_out=3)
     with caplog.at_level(logging.WARNING):
-        found = load_pictures(data, READER)
-    assert set.union(as_set(found.train), as_set(found.valid)) == ALL
+        splits = load_images(data, READER)
+    assert set.union(as_set(splits.train), as_set(splits.valid)) == ALL
     [line] = caplog.messages
     assert line.startswith(f"data: 8 of 39 files in {folder} skipped: loop (a link to a folder)")
     assert line.endswith("and 5 more")
     with pytest.raises(InputError, match="and 5 more"):
-        load_pictures(data.model_copy(update={"on_bad": "stop"}), READER)
+        load_images(data.model_copy(update={"on_bad": "stop"}), READER)
 
 
 def test_a_file_replaces_the_folder_of_the_recipe():
@@ -286,9 +286,9 @@ def test_a_file_replaces_the_folder_of_the_recipe():
 def test_names_that_are_not_utf_8_are_spelled_out(tmp_path):
     folder = classes(tmp_path / "all", 4)
     picture(0).save(os.fsdecode(os.fsencode(folder / "cat") + b"/\xff\n.png"))
-    names = [entry.name for entry in find_images(str(folder)).entries]
+    names = [entry.name for entry in find_images(str(folder)).files]
     assert r"cat/\udcff\n.png" in names
-    assert len(read_pictures(str(folder), READER)) == 5
+    assert len(read_images(str(folder), READER)) == 5
 
 
 def test_what_has_no_classes_is_refused(tmp_path):
@@ -305,20 +305,20 @@ def test_what_has_no_classes_is_refused(tmp_path):
         if folder == "one":
             classes(tmp_path / folder, 10, names=("cat",))
         with pytest.raises(InputError, match=message):
-            load_pictures(ImagesData(folder=str(tmp_path / folder)), READER)
+            load_images(ImagesData(folder=str(tmp_path / folder)), READER)
 
 
 def test_images_that_do_not_fit_in_memory_are_decoded_when_asked_for(tmp_path, monkeypatch):
     data = ImagesData(folder=str(classes(tmp_path / "all")), held_out=3)
-    kept = load_pictures(data, READER)
+    in_memory = load_images(data, READER)
     monkeypatch.setattr(decoding, "MOST_KEPT", 100)
-    lazy = load_pictures(data, READER)
+    lazy = load_images(data, READER)
     assert not isinstance(lazy.train.values, np.ndarray)
-    assert lazy.train.values.shape == kept.train.values.shape
+    assert lazy.train.values.shape == in_memory.train.values.shape
     for rows in ([5, 1, 1], slice(2, 4), np.array([0])):
-        assert np.array_equal(lazy.train.values[rows], kept.train.values[rows])
-    assert statistics(lazy.train.values) == statistics(kept.train.values)
-    assert lazy.checksums == kept.checksums
+        assert np.array_equal(lazy.train.values[rows], in_memory.train.values[rows])
+    assert statistics(lazy.train.values) == statistics(in_memory.train.values)
+    assert lazy.checksums == in_memory.checksums
     assert lazy.train.values[[]].shape == (0, 3, 6, 5)
 
 
@@ -330,7 +330,7 @@ def lazy(monkeypatch):
 @pytest.mark.usefixtures("lazy")
 def test_an_image_that_is_replaced_while_it_is_used_is_refused_by_name(tmp_path):
     folder = classes(tmp_path / "all")
-    values = read_pictures(str(folder), READER).values
+    values = read_images(str(folder), READER).values
     before = values[range(30)]
     file = folder / "cat" / "02.png"
     later = file.stat().st_mtime_ns + 10**9
@@ -343,7 +343,7 @@ def test_an_image_that_is_replaced_while_it_is_used_is_refused_by_name(tmp_path)
         with pytest.raises(InputError, match=r"cat/02\.png has changed since it was first read: "):
             values[rows]
     with pytest.raises(InputError, match=r"cat/02\.png has changed"):
-        values.some([5, 1])[[1]]
+        values.subset([5, 1])[[1]]
     file.write_bytes(old)
     assert np.array_equal(values[range(30)], before)
     file.unlink()
@@ -359,7 +359,7 @@ def test_images_of_one_file_are_in_memory_and_stay_as_they_were(name, tmp_path):
         np.savez(file, images=[np.asarray(picture(n)) for n in range(6)], labels=[0, 1] * 3)
     else:
         shutil.make_archive(str(tmp_path / "all"), name[4:], classes(tmp_path / "folder", 6))
-    values = read_pictures(str(file), READER).values
+    values = read_images(str(file), READER).values
     before = values[range(6)]
     file.write_bytes(b"something else")
     assert np.array_equal(values[range(6)], before)

@@ -66,11 +66,11 @@ def test_every_mode_is_read(mode):
     else:
         image = (grey.convert("RGB") if mode == "CMYK" else grey).convert(mode)
     near = 140 if mode == "1" else 2  # black and white in dots
-    found = np.asarray(opened(image).convert("L"), dtype=int)
-    assert np.abs(found - GREY).mean() < near
+    pixels = np.asarray(opened(image).convert("L"), dtype=int)
+    assert np.abs(pixels - GREY).mean() < near
     kind = "TIFF" if mode in ("CMYK", "F", "I") else "PNG"
     again = np.asarray(opened(as_bytes(image, kind)).convert("L"), dtype=int)
-    assert np.abs(again - found).max() <= 1
+    assert np.abs(again - pixels).max() <= 1
 
 
 def test_an_image_is_turned_as_its_exif_says():
@@ -120,14 +120,14 @@ def test_what_is_no_whole_image_is_refused_by_name(tmp_path, name):
 
 
 def test_places_that_are_no_files_are_refused(tmp_path):
-    for place, message in {
+    for path, message in {
         tmp_path / "none.png": "no such file",
         tmp_path: "got a folder",
         "a\0b.png": "got no path",
         "": "got a folder",
     }.items():
         with pytest.raises(InputError, match=message):
-            INK.read([place])
+            INK.read([path])
 
 
 def test_a_file_larger_than_any_image_is_not_read(tmp_path, monkeypatch):
@@ -167,9 +167,9 @@ def test_a_drawing_is_read_alike_whatever_its_size_pen_and_colours(number):
     assert usual.mean() == pytest.approx(SHARE, abs=0.02)
     for side, width in PENS:
         for dark in (True, False):
-            found = framed(draw(strokes, side, width, dark=dark), 8)
-            assert np.abs(found - usual).mean() < 0.12
-            assert np.corrcoef(found.ravel(), usual.ravel())[0, 1] > 0.85
+            drawn = framed(draw(strokes, side, width, dark=dark), 8)
+            assert np.abs(drawn - usual).mean() < 0.12
+            assert np.corrcoef(drawn.ravel(), usual.ravel())[0, 1] > 0.85
 
 
 def test_a_drawing_is_read_alike_wherever_it_stands_and_in_any_colour():
@@ -204,32 +204,32 @@ def test_a_reader_passes_through_json_and_damage_is_named():
 def test_the_folds_part_the_digits_evenly_and_always_the_same():
     tests = []
     for fold in range(5):
-        found = digits.splits(DigitsData(fold=fold))
+        splits = digits.splits(DigitsData(fold=fold))
         again = digits.splits(DigitsData(fold=fold))
-        parts = (found.train, found.valid, found.tests["test"])
+        parts = (splits.train, splits.valid, splits.tests["test"])
         assert sum(map(len, parts)) == 1797
-        assert np.array_equal(again.train.values, found.train.values)
+        assert np.array_equal(again.train.values, splits.train.values)
         for part in parts:
             counts = [part.labels.count(name) for name in digits.CLASSES]
             assert max(counts) - min(counts) <= max(2, 0.1 * max(counts))
         tests.append({values.tobytes() for values in parts[2].values})
-        assert found.train.values.shape[1:] == (1, 8, 8)
-        assert found.train.values.max() == 1
+        assert splits.train.values.shape[1:] == (1, 8, 8)
+        assert splits.train.values.max() == 1
     assert len(set.union(*tests)) >= 1790  # few are alike
     digest = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
-    assert found.checksums == {"digits": digest}
+    assert splits.checksums == {"digits": digest}
 
 
 def test_an_image_is_changed_as_seed_epoch_and_number_say_alone():
     images = torch.from_numpy(digits.splits(DigitsData()).train.values[:6])
-    found = augmented(images, [4, 9, 2, 7, 0, 1], seed=3, epoch=5, by=1.0)
+    changed = augmented(images, [4, 9, 2, 7, 0, 1], seed=3, epoch=5, by=1.0)
     alone = augmented(images[[2]], [2], seed=3, epoch=5, by=1.0)
-    assert torch.equal(found[[2]], alone)
-    assert found.min() >= 0
-    assert found.max() <= 1
+    assert torch.equal(changed[[2]], alone)
+    assert changed.min() >= 0
+    assert changed.max() <= 1
     for other in (augmented(images, [4, 9, 2, 7, 0, 1], 3, 6, 1.0),
                   augmented(images, [4, 9, 2, 7, 0, 1], 4, 5, 1.0)):  # fmt: skip
-        assert not torch.allclose(other, found, atol=0.05)
+        assert not torch.allclose(other, changed, atol=0.05)
     assert augmented(images, range(6), 0, 0, 0.0) is images
 
 

@@ -38,8 +38,8 @@ def write(tmp_path):
      [("x", None, "1"), ("y", "z", "n")]),
 ])  # fmt: skip
 def test_texts_with_classes_are_read(write, name, text, expected):
-    found, skipped = read_labelled(write(name, text), "classify")
-    assert found == [LabelledText(*each) for each in expected]
+    examples, skipped = read_labelled(write(name, text), "classify")
+    assert examples == [LabelledText(*row) for row in expected]
     assert not skipped
 
 
@@ -51,12 +51,12 @@ def test_texts_with_classes_are_read(write, name, text, expected):
      '{"words": ["Bob"], "tags": ["B-per"]}'),
 ])  # fmt: skip
 def test_words_with_tags_are_read(write, name, text):
-    found, _ = read_labelled(write(name, text), "tag")
-    assert found == [
+    examples, _ = read_labelled(write(name, text), "tag")
+    assert examples == [
         TaggedWords(("Anna", "lives"), ("B-per", "O")),
         TaggedWords(("Bob",), ("B-per",)),
     ]
-    assert labels_in(found) == ("B-per", "O")
+    assert labels_in(examples) == ("B-per", "O")
 
 
 @pytest.mark.parametrize("answers", [{"text": "Paris", "start": 14},
@@ -99,8 +99,8 @@ def test_problems_are_reported_with_file_and_line(write, task, name, text, said)
 
 def test_bad_examples_can_be_skipped_and_are_counted(write):
     file = write("a.conll", "a X\n\nb\n\nc Y\n")
-    found, skipped = read_labelled(file, "tag", on_bad="skip")
-    assert [each.words for each in found] == [("a",), ("c",)]
+    examples, skipped = read_labelled(file, "tag", on_bad="skip")
+    assert [example.words for example in examples] == [("a",), ("c",)]
     assert skipped == {"wrong number of columns": 1}
     with pytest.raises(InputError, match="no usable example"):
         read_labelled(write("b.conll", "b\n"), "tag", on_bad="skip")
@@ -109,8 +109,8 @@ def test_bad_examples_can_be_skipped_and_are_counted(write):
 def test_a_header_is_found_and_data_header_overrules_it(write):
     file = write("a.tsv", "sentence\tlabel\na\tpos")
     for header, labels in ((None, ["pos"]), (True, ["pos"]), (False, ["label", "pos"])):
-        found, _ = read_labelled(file, "classify", columns=Columns(header=header))
-        assert [each.label for each in found] == labels
+        examples, _ = read_labelled(file, "classify", columns=Columns(header=header))
+        assert [example.label for example in examples] == labels
 
 
 def test_validation_examples_share_no_text_with_those_trained_on(write):
@@ -124,7 +124,7 @@ def test_validation_examples_share_no_text_with_those_trained_on(write):
     train, valid = splits.train, splits.valid
     assert len(valid) == 10
     assert len(train) + len(valid) == 100
-    assert not {each.context for each in train} & {each.context for each in valid}
+    assert not {example.context for example in train} & {example.context for example in valid}
     assert held_out(3).valid == valid
     assert held_out(4).valid != valid
     with pytest.raises(InputError, match="a single text"):
@@ -153,8 +153,8 @@ def test_labelled_lines_and_documents_have_a_greatest_length(write, monkeypatch)
 
 def test_csv_is_read_as_tsv_is(write):
     texts = write("a.csv", 'text,label\n"good, and ""cheap""",pos\nbad,neg\n')
-    found, _ = read_labelled(texts, "classify")
-    assert [(each.text, each.label) for each in found] == [
+    examples, _ = read_labelled(texts, "classify")
+    assert [(example.text, example.label) for example in examples] == [
         ('good, and "cheap"', "pos"),
         ("bad", "neg"),
     ]

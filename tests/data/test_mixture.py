@@ -20,21 +20,21 @@ PARTS = [0] * 30 + [1] * 6 + [2] * 4
 @settings(deadline=None)
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=6), st.integers(50, 500))
 def test_shares_are_as_exact_as_whole_numbers_can_be(weights, total):
-    found = shares(weights, total)
-    assert min(found) >= 1
+    counts = shares(weights, total)
+    assert min(counts) >= 1
     exact = np.array(weights) * total / sum(weights)
     if exact.min() >= 1:
-        assert sum(found) == total
-        assert np.abs(found - exact).max() < 1
+        assert sum(counts) == total
+        assert np.abs(counts - exact).max() < 1
 
 
 def test_an_epoch_is_a_pure_function_of_seed_and_epoch_and_has_each_share():
-    one, two = Mixture(PARTS, [1, 2, 1], seed=5), Mixture(PARTS, [1, 2, 1], seed=5)
-    two.epoch(7)  # what was asked before changes nothing
+    first, second = Mixture(PARTS, [1, 2, 1], seed=5), Mixture(PARTS, [1, 2, 1], seed=5)
+    second.epoch(7)  # what was asked before changes nothing
     for epoch in (0, 1, 9):
-        assert one.epoch(epoch).tolist() == two.epoch(epoch).tolist()
-        assert Counter(np.array(PARTS)[one.epoch(epoch)].tolist()) == {0: 10, 1: 20, 2: 10}
-    assert one.epoch(0).tolist() != Mixture(PARTS, [1, 2, 1], seed=6).epoch(0).tolist()
+        assert first.epoch(epoch).tolist() == second.epoch(epoch).tolist()
+        assert Counter(np.array(PARTS)[first.epoch(epoch)].tolist()) == {0: 10, 1: 20, 2: 10}
+    assert first.epoch(0).tolist() != Mixture(PARTS, [1, 2, 1], seed=6).epoch(0).tolist()
 
 
 def test_within_a_part_no_example_is_seen_more_than_once_more_often_than_another():
@@ -43,7 +43,7 @@ def test_within_a_part_no_example_is_seen_more_than_once_more_often_than_another
     for epoch in range(5):
         seen.update(mixture.epoch(epoch).tolist())
         for part in range(3):
-            counts = [seen[each] for each, other in enumerate(PARTS) if other == part]
+            counts = [seen[example] for example, owner in enumerate(PARTS) if owner == part]
             assert max(counts) - min(counts) <= 1
 
 

@@ -44,14 +44,14 @@ def test_packed_batches_are_full_and_give_every_token_once_but_for_a_batch(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "POOL_BATCHES", 3)  # several pools
         rows = Packed(corpus, length=length, batch_tokens=budget, seed=7)
-        found = epoch_of(rows, epoch)
+        batched = epoch_of(rows, epoch)
     total = corpus.tokens - len(corpus)  # the last token of each is only predicted
     size = min(budget, total)
-    assert {batch.targets.ids.numel() for batch in found} == {size}
-    seen = torch.cat([batch.source.ids for batch in found]).tolist()
+    assert {batch.targets.ids.numel() for batch in batched} == {size}
+    seen = torch.cat([batch.source.ids for batch in batched]).tolist()
     assert len(seen) == len(set(seen)) == total // size * size
     assert not set(seen) & set((corpus.stops - 1).tolist())
-    for batch in found:
+    for batch in batched:
         assert batch.targets.ids.dtype == batch.source.ids.dtype == torch.int64
         assert torch.equal(batch.targets.ids, batch.source.ids + 1)  # what follows in the document
         assert max(batch.source.lengths) <= length
@@ -64,17 +64,17 @@ def test_packed_batches_are_full_and_give_every_token_once_but_for_a_batch(
 
 def test_documents_are_cut_where_they_are_too_long_or_a_batch_ends_only():
     sizes = np.random.default_rng(0).integers(10, 60, 2000)
-    found = epoch_of(Packed(corpus_of(sizes), length=64, batch_tokens=1024))
-    count = sum(len(batch.index) for batch in found)
-    assert count <= 2000 + len(found)
+    batched = epoch_of(Packed(corpus_of(sizes), length=64, batch_tokens=1024))
+    count = sum(len(batch.index) for batch in batched)
+    assert count <= 2000 + len(batched)
 
 
 def test_sequences_of_a_batch_have_like_lengths():
     sizes = np.random.default_rng(0).integers(2, 400, 4000)
-    found = epoch_of(Packed(corpus_of(sizes), length=256, batch_tokens=4096))
-    padded = sum(len(batch.index) * max(batch.source.lengths) for batch in found)
-    assert 1 - sum(batch.targets.ids.numel() for batch in found) / padded < 0.1
-    longest = [max(batch.source.lengths) for batch in found]  # short and long batches come mixed
+    batched = epoch_of(Packed(corpus_of(sizes), length=256, batch_tokens=4096))
+    padded = sum(len(batch.index) * max(batch.source.lengths) for batch in batched)
+    assert 1 - sum(batch.targets.ids.numel() for batch in batched) / padded < 0.1
+    longest = [max(batch.source.lengths) for batch in batched]  # short and long batches come mixed
     assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.3
 
 
@@ -105,7 +105,7 @@ def test_the_order_is_a_pure_function_of_seed_and_epoch(kind, monkeypatch):
         return [batch.source.ids.tolist() for batch in epoch_of(rows, epoch)]
 
     orders = [order(seed, epoch) for seed in (0, 1) for epoch in (0, 1)]
-    assert len({str(each) for each in orders}) == 4
+    assert len({str(order) for order in orders}) == 4
     assert order(1, 0) == orders[2]
 
 
@@ -120,8 +120,8 @@ def test_a_run_goes_on_exactly_where_it_was(kind, monkeypatch):
     whole = list(islice(batches(rows(), Cursor()), 3 * len(rows())))
     assert [after.epoch for _, after in whole[:: len(rows())]] == [0, 1, 2]
     for stop in range(len(whole) - 1):
-        place = Cursor(**json.loads(json.dumps(asdict(whole[stop][1]))))
-        batch, after = next(batches(rows(), place))
+        cursor = Cursor(**json.loads(json.dumps(asdict(whole[stop][1]))))
+        batch, after = next(batches(rows(), cursor))
         assert torch.equal(batch.source.ids, whole[stop + 1][0].source.ids)
         assert torch.equal(batch.targets.ids, whole[stop + 1][0].targets.ids)
         assert (batch.index, after) == (whole[stop + 1][0].index, whole[stop + 1][1])
@@ -133,14 +133,14 @@ def test_a_run_goes_on_exactly_where_it_was(kind, monkeypatch):
 def test_evaluation_predicts_each_token_once_and_is_always_the_same(kind, sizes, length, budget):
     corpus = corpus_of([*sizes, 13])
     rows = KINDS[kind](corpus, length=length, batch_tokens=budget, seed=3)
-    found = list(rows.evaluation())
-    wanted = sorted(torch.cat([batch.targets.ids for batch in found]).tolist())
+    batched = list(rows.evaluation())
+    wanted = sorted(torch.cat([batch.targets.ids for batch in batched]).tolist())
     first = set(corpus.starts.tolist()) if kind == "packed" else {0}
     assert wanted == [token for token in range(corpus.tokens) if token not in first]
-    assert all(batch.targets.ids.numel() <= max(budget, length) for batch in found)
-    assert all(max(batch.source.lengths) <= length for batch in found)
+    assert all(batch.targets.ids.numel() <= max(budget, length) for batch in batched)
+    assert all(max(batch.source.lengths) <= length for batch in batched)
     other = KINDS[kind](corpus, length=length, batch_tokens=budget, seed=4)
-    assert [batch.index for batch in other.evaluation()] == [batch.index for batch in found]
+    assert [batch.index for batch in other.evaluation()] == [batch.index for batch in batched]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -149,10 +149,10 @@ def test_evaluation_predicts_each_token_once_and_is_always_the_same(kind, sizes,
 def test_a_part_of_an_evaluation_has_the_sequences_of_the_whole(kind, sizes, length, budget):
     rows = KINDS[kind](corpus_of([*sizes, 13]), length=length, batch_tokens=budget, seed=3)
 
-    def sequences(some):
+    def sequences(packed):
         return {
             start: (read, following)
-            for batch in some.evaluation()
+            for batch in packed.evaluation()
             for start, read, following in zip(
                 batch.index, batch.source.split(), batch.targets.split(), strict=True
             )
@@ -160,11 +160,11 @@ def test_a_part_of_an_evaluation_has_the_sequences_of_the_whole(kind, sizes, len
 
     whole = sequences(rows)
     assert rows.passages == len(whole)
-    places = range(0, rows.passages, 3)
-    part = rows.limited(places)
+    indices = range(0, rows.passages, 3)
+    part = rows.limited(indices)
     in_text = sorted(whole)
-    assert sequences(part) == {in_text[place]: whole[in_text[place]] for place in places}
-    assert part.passages == len(places)
+    assert sequences(part) == {in_text[i]: whole[in_text[i]] for i in indices}
+    assert part.passages == len(indices)
     assert part.corpus.tokens == sum(1 + len(read) for read, _ in sequences(part).values())
     assert sequences(rows) == whole
 

@@ -49,14 +49,14 @@ def test_a_passage_has_as_many_tokens_as_make_some_words():
 
 def test_copied_text_is_found_at_any_place_and_new_text_is_not():
     text = drawn(2, *[300] * 400)
-    found = seen_text(corpus(text), four_bytes)
-    assert found.window == 32
-    assert found.share < 0.2
+    seen = seen_text(corpus(text), four_bytes)
+    assert seen.window == 32
+    assert seen.share < 0.2
     new = drawn(3, *[300] * 40)
-    overlap = found.overlap(keys_of_passages(corpus(new), 32))
+    overlap = seen.overlap(keys_of_passages(corpus(new), 32))
     assert (overlap.in_training, overlap.warning()) == (0, None)
     mixed = [np.concatenate([new[i][:100], text[i][57:257], new[i][100:]]) for i in range(40)]
-    overlap = found.overlap(keys_of_passages(corpus(mixed), 32))
+    overlap = seen.overlap(keys_of_passages(corpus(mixed), 32))
     assert overlap.in_training / overlap.examples == pytest.approx(169 / 469, abs=0.05)
     assert "% of the text was in the training data of this model" in overlap.warning()
 
@@ -64,13 +64,13 @@ def test_copied_text_is_found_at_any_place_and_new_text_is_not():
 def test_the_part_that_is_held_out_is_none_of_the_training_text():
     for documents in (drawn(4, *[200] * 50), drawn(5, 10_000)):
         train, aside = corpus(documents).split(0.1, seed=0)
-        found = seen_text(train, four_bytes)
-        assert found.overlap(keys_of_passages(aside, found.window)).warning() is None
-        assert found.overlap(keys_of_passages(train, found.window)).in_training > 4000
+        seen = seen_text(train, four_bytes)
+        assert seen.overlap(keys_of_passages(aside, seen.window)).warning() is None
+        assert seen.overlap(keys_of_passages(train, seen.window)).in_training > 4000
 
 
 def test_short_documents_are_passages_as_a_whole():
     lines = drawn(6, *[5] * 200)
-    found = seen_text(corpus(lines[:100]), four_bytes)
-    overlap = found.overlap(keys_of_passages(corpus(lines[90:110]), found.window))
+    seen = seen_text(corpus(lines[:100]), four_bytes)
+    overlap = seen.overlap(keys_of_passages(corpus(lines[90:110]), seen.window))
     assert (overlap.in_training, overlap.examples) == (10, 20)

@@ -32,34 +32,34 @@ def test_form_case_and_white_space_make_no_other_text(copy):
 
 
 def test_about_as_many_are_counted_as_were_in_the_training_data():
-    found = seen_of(texts(0, 5000))
+    seen = seen_of(texts(0, 5000))
     for inside in (0, 3, 120, 1000):
         mixed = texts(5000 - inside, 1000)
-        assert found.overlap(keys_of_texts(mixed)).in_training == pytest.approx(inside, abs=2)
+        assert seen.overlap(keys_of_texts(mixed)).in_training == pytest.approx(inside, abs=2)
 
 
 def test_of_texts_read_together_both_count():
-    found = seen_of([("a", "b")])
+    seen = seen_of([("a", "b")])
     for other in (("a",), ("b", "a"), ("a b",), ("a", "c")):
-        assert found.overlap(keys_of_texts([other])).warning() is None
-    assert found.overlap(keys_of_texts([("A ", "b")])).in_training == 1
+        assert seen.overlap(keys_of_texts([other])).warning() is None
+    assert seen.overlap(keys_of_texts([("A ", "b")])).in_training == 1
 
 
 def test_of_pairs_the_source_alone_is_told_apart():
     train = pairs(0, 5000)
-    found = Seen.of("pairs", keys_of_pairs(train), len(train), keys_each=2)
+    seen = Seen.of("pairs", keys_of_pairs(train), len(train), keys_each=2)
     asked = [*pairs(0, 100), *((source, "another") for source, _ in pairs(100, 50)),
              *pairs(5000, 850)]  # fmt: skip
-    overlap = found.overlap(keys_of_pairs(asked))
+    overlap = seen.overlap(keys_of_pairs(asked))
     assert overlap.to_json() == {
         "about": 100, "of": 1000, "unit": "pairs", "sources_alone": pytest.approx(50, abs=2)
     }  # fmt: skip
-    assert overlap.warning(own=True) == (
+    assert overlap.warning(held_out=True) == (
         "about 100 of 1,000 pairs were in the training data of this model"
     )
     assert ", and the source of " in overlap.warning()
-    alone = found.overlap(keys_of_pairs(asked[100:]))
-    assert alone.warning(own=True) is None
+    alone = seen.overlap(keys_of_pairs(asked[100:]))
+    assert alone.warning(held_out=True) is None
     assert alone.warning().startswith("the source of about ")
 
 
@@ -71,43 +71,43 @@ def test_what_is_found_by_chance_is_no_overlap():
 
 def test_a_held_out_text_may_repeat_single_passages():
     few, many = (Overlap("passages", 20_000, 10_000, (hits,), 1e-6, 32) for hits in (20, 900))
-    assert few.warning(own=True) is None
+    assert few.warning(held_out=True) is None
     assert few.warning().startswith("about 0.2% of the text was in the training data")
-    assert many.warning(own=True) == (
+    assert many.warning(held_out=True) == (
         "about 9.0% of the text was in the training data of this model, in passages of 32 tokens"
     )
 
 
 def test_too_many_examples_are_a_sample_of_bounded_size(monkeypatch):
     monkeypatch.setattr(module, "LARGEST", 2**13)
-    found = seen_of(texts(0, 20_000))
-    assert len(found.to_bytes()) <= 2**13
-    assert 0.05 < found.share < 0.2
-    assert found.keys.false_share < 0.002
-    whole = found.overlap(keys_of_texts(texts(0, 20_000)))
+    seen = seen_of(texts(0, 20_000))
+    assert len(seen.to_bytes()) <= 2**13
+    assert 0.05 < seen.share < 0.2
+    assert seen.keys.false_share < 0.002
+    whole = seen.overlap(keys_of_texts(texts(0, 20_000)))
     assert whole.in_training == 20_000
-    assert whole.checked == pytest.approx(20_000 * found.share, rel=0.1)
-    half = found.overlap(keys_of_texts(texts(15_000, 10_000)))
+    assert whole.checked == pytest.approx(20_000 * seen.share, rel=0.1)
+    half = seen.overlap(keys_of_texts(texts(15_000, 10_000)))
     assert half.in_training == pytest.approx(5000, rel=0.1)
-    assert found.overlap(keys_of_texts(texts(20_000, 10_000))).warning() is None
+    assert seen.overlap(keys_of_texts(texts(20_000, 10_000))).warning() is None
 
 
 @pytest.mark.parametrize("count", [1, 170_000, 10**7, 10**12])
 def test_it_is_never_larger_than_a_file_of_it_may_be(count):
-    found = Seen.of("pairs", (), count, keys_each=2)
-    assert len(found.to_bytes()) <= LARGEST
-    assert 0 < found.share <= 1
+    seen = Seen.of("pairs", (), count, keys_each=2)
+    assert len(seen.to_bytes()) <= LARGEST
+    assert 0 < seen.share <= 1
 
 
 def test_it_comes_back_as_it_was_and_equal_data_gives_equal_bytes():
     train = pairs(0, 500)
-    found = Seen.of("pairs", keys_of_pairs(iter(train)), len(train), keys_each=2)
+    seen = Seen.of("pairs", keys_of_pairs(iter(train)), len(train), keys_each=2)
     again = Seen.of("pairs", keys_of_pairs(reversed(train)), len(train), keys_each=2)
-    assert found.to_bytes() == again.to_bytes()
-    read = Seen.from_bytes(found.to_bytes(), "seen.bin")
-    assert read.to_bytes() == found.to_bytes()
-    assert read.overlap(keys_of_pairs(train)) == found.overlap(keys_of_pairs(train))
-    assert b"source 1" not in found.to_bytes()
+    assert seen.to_bytes() == again.to_bytes()
+    read = Seen.from_bytes(seen.to_bytes(), "seen.bin")
+    assert read.to_bytes() == seen.to_bytes()
+    assert read.overlap(keys_of_pairs(train)) == seen.overlap(keys_of_pairs(train))
+    assert b"source 1" not in seen.to_bytes()
 
 
 @pytest.mark.parametrize(

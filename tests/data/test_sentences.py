@@ -42,7 +42,7 @@ from regard.data.synthetic.grammar.sentences import (
 )
 
 NOUN = {noun.english: noun for noun in NOUNS}
-ADJECTIVE = {one.english: one for one in ADJECTIVES}
+ADJECTIVE = {word.english: word for word in ADJECTIVES}
 VERB = {v.name: v for v in (*TRANSITIVE, *DATIVE, *GIVING, *INTRANSITIVE, *SAYING, WAIT_FOR)}
 WOMAN = {noun.english: noun for noun in NOUNS if noun.gender == "f"}
 TIME = {adverb.english: adverb for adverb in ADVERBS}
@@ -90,28 +90,28 @@ PERSONAL = {
 def test_articles_and_adjectives_decline_as_the_tables_say(word, gender):
     noun = NOUN[{"m": "dog", "f": "cow", "n": "horse", "p": "dog"}[gender]]
     phrase = Phrase(noun, word, plural=gender == "p", adjective=ADJECTIVE["old"])
-    made = "|".join(phrase.german(case) for case in ("nom", "acc", "dat"))
-    assert made == DECLENSIONS[word, gender]
+    forms = "|".join(phrase.german(case) for case in ("nom", "acc", "dat"))
+    assert forms == DECLENSIONS[word, gender]
 
 
 @pytest.mark.parametrize("gender", "mfn")
 def test_without_article_the_adjective_has_the_strong_endings(gender):
-    made = [adjective_ending("", gender, case) for case in ("nom", "acc", "dat")]
-    assert made == STRONG_SINGULAR[gender].split()
+    endings = [adjective_ending("", gender, case) for case in ("nom", "acc", "dat")]
+    assert endings == STRONG_SINGULAR[gender].split()
     assert determiner("", gender, "nom") == ""
 
 
 @pytest.mark.parametrize("gender", "mfn")
 def test_it_has_three_genders(gender):
-    made = [IT[gender].german(case) for case in ("nom", "acc", "dat")]
-    assert made == PERSONAL[gender].split()
+    forms = [IT[gender].german(case) for case in ("nom", "acc", "dat")]
+    assert forms == PERSONAL[gender].split()
 
 
 def test_dative_plural_has_n_but_after_n_and_s():
     plurals = {"dog": "Hunden", "mouse": "Mäusen", "cat": "Katzen", "car": "Autos"}
     plurals |= {"rabbit": "Kaninchen", "apple": "Äpfeln", "teacher": "Lehrern", "park": "Parks"}
-    made = {english: noun_form(NOUN[english], plural=True, case="dat") for english in plurals}
-    assert made == plurals
+    forms = {english: noun_form(NOUN[english], plural=True, case="dat") for english in plurals}
+    assert forms == plurals
 
 
 # ich, er, wir in the present; ich/er and wir in the past. All strong and mixed verbs.
@@ -169,8 +169,8 @@ def test_verbs_conjugate_as_the_tables_say(row):
 
 def the(noun, word="the", *, female=False, **more):
     adjective = more.pop("adjective", None)
-    found = WOMAN[noun] if female else NOUN[noun]
-    return Phrase(found, word, adjective=ADJECTIVE[adjective] if adjective else None, **more)
+    chosen = WOMAN[noun] if female else NOUN[noun]
+    return Phrase(chosen, word, adjective=ADJECTIVE[adjective] if adjective else None, **more)
 
 
 def several(noun, word="the", **more):
@@ -213,16 +213,16 @@ HAND_WRITTEN = [
     (does(the("cat"), "follow", several("mouse")), "The cat followed the mice.", "Die Katze folgte den Mäusen."),
     (does(the("king"), "give", the("book", "a"), indirect=the("child")), "The king gave the child a book.", "Der König gab dem Kind ein Buch."),
     (does(WE, "show", the("garden", "our"), indirect=several("friend")), "We showed the friends our garden.", "Wir zeigten den Freunden unseren Garten."),
-    (does(the("dog"), "sleep", place=at("in", the("garden"))), "The dog slept in the garden.", "Der Hund schlief im Garten."),
-    (does(the("dog"), "sleep", place=at("in", the("kitchen"))), "The dog slept in the kitchen.", "Der Hund schlief in der Küche."),
-    (does(the("dog"), "run", place=at("into", the("garden"))), "The dog ran into the garden.", "Der Hund rannte in den Garten."),
-    (does(the("cat"), "run", place=at("into", the("house"))), "The cat ran into the house.", "Die Katze rannte ins Haus."),
-    (does(SHE, "walk", place=at("to", the("school"))), "She walked to the school.", "Sie ging zur Schule."),
-    (does(HE, "walk", place=at("to", the("doctor"))), "He walked to the doctor.", "Er ging zum Arzt."),
-    (does(I, "wait", place=at("at", the("river", adjective="big"))), "I waited at the big river.", "Ich wartete am großen Fluss."),
-    (does(the("girl"), "dance", place=at("with", the("uncle", "my"))), "The girl danced with my uncle.", "Das Mädchen tanzte mit meinem Onkel."),
-    (does(THEY, "sing", place=at("without", the("king"))), "They sang without the king.", "Sie sangen ohne den König."),
-    (does(the("bus"), "stop", place=at("in front of", several("house"))), "The bus stopped in front of the houses.", "Der Bus hielt vor den Häusern an."),
+    (does(the("dog"), "sleep", location=at("in", the("garden"))), "The dog slept in the garden.", "Der Hund schlief im Garten."),
+    (does(the("dog"), "sleep", location=at("in", the("kitchen"))), "The dog slept in the kitchen.", "Der Hund schlief in der Küche."),
+    (does(the("dog"), "run", location=at("into", the("garden"))), "The dog ran into the garden.", "Der Hund rannte in den Garten."),
+    (does(the("cat"), "run", location=at("into", the("house"))), "The cat ran into the house.", "Die Katze rannte ins Haus."),
+    (does(SHE, "walk", location=at("to", the("school"))), "She walked to the school.", "Sie ging zur Schule."),
+    (does(HE, "walk", location=at("to", the("doctor"))), "He walked to the doctor.", "Er ging zum Arzt."),
+    (does(I, "wait", location=at("at", the("river", adjective="big"))), "I waited at the big river.", "Ich wartete am großen Fluss."),
+    (does(the("girl"), "dance", location=at("with", the("uncle", "my"))), "The girl danced with my uncle.", "Das Mädchen tanzte mit meinem Onkel."),
+    (does(THEY, "sing", location=at("without", the("king"))), "They sang without the king.", "Sie sangen ohne den König."),
+    (does(the("bus"), "stop", location=at("in front of", several("house"))), "The bus stopped in front of the houses.", "Der Bus hielt vor den Häusern an."),
     # adjectives
     (does(the("dog", "a", adjective="old"), "sleep"), "An old dog slept.", "Ein alter Hund schlief."),
     (does(the("dog", adjective="old"), "sleep"), "The old dog slept.", "Der alte Hund schlief."),
@@ -268,7 +268,7 @@ HAND_WRITTEN = [
     (does(the("man"), "buy", the("dog", "a"), **NOT, **NOW), "The man doesn't buy a dog.", "Der Mann kauft keinen Hund."),
     (does(WE, "eat", several("egg", "a"), **NOT, **NOW), "We don't eat eggs.", "Wir essen keine Eier."),
     (does(I, "drink", the("coffee", "a"), **NOT, **NOW), "I don't drink coffee.", "Ich trinke keinen Kaffee."),
-    (does(the("dog"), "sleep", place=at("in", the("house")), **NOT), "The dog didn't sleep in the house.", "Der Hund schlief nicht im Haus."),
+    (does(the("dog"), "sleep", location=at("in", the("house")), **NOT), "The dog didn't sleep in the house.", "Der Hund schlief nicht im Haus."),
     (is_(the("street"), "wide", **NOT, **NOW), "The street isn't wide.", "Die Straße ist nicht breit."),
     (does(the("fox"), "find", the("egg"), modal="can", **NOT), "The fox couldn't find the egg.", "Der Fuchs konnte das Ei nicht finden."),
     (does(the("king"), "help", the("queen"), modal="want", **NOT, **NOW), "The king doesn't want to help the queen.", "Der König will der Königin nicht helfen."),
@@ -312,8 +312,8 @@ def test_at_least_sixty_pairs_are_written_by_hand():
     ("sentence", "english", "german"), HAND_WRITTEN, ids=[row[1] for row in HAND_WRITTEN]
 )
 def test_a_structure_is_written_in_both_languages(sentence, english, german):
-    made = pair(sentence)
-    assert (made.source, made.target) == (english, german)
+    written = pair(sentence)
+    assert (written.source, written.target) == (english, german)
 
 
 def test_english_verbs_and_plurals_are_spelt_right():

@@ -115,7 +115,7 @@ def test_all_pairs_of_a_source_stay_in_one_split(tmp_path):
     splits = load_splits(config).splits
     sides = [splits.train, splits.valid, splits.tests["test"]]
     words = [{pair.source[:-1].strip().lower() for pair in pairs} for pairs in sides]
-    assert [len(each) for each in words] == [51, 4, 5]
+    assert [len(group) for group in words] == [51, 4, 5]
     assert set.union(*words) == set(WORDS)
     assert [len(pairs) for pairs in sides] == [153, 12, 15]
     # The validation split is the same without a test.
@@ -157,8 +157,8 @@ def test_a_mixture_has_generated_parts_beside_files(tmp_path):
 def test_what_one_part_holds_out_no_other_part_trains_on(tmp_path):
     rows = {name: [(f"S{i}{name}", "t") for i in range(40)] for name in ".!"}
     parts = {
-        name: PartData(train=write(tmp_path / f"{place}.tsv", rows[name]))
-        for place, name in enumerate(rows)
+        name: PartData(train=write(tmp_path / f"{number}.tsv", rows[name]))
+        for number, name in enumerate(rows)
     }
     splits = load_splits(MixtureData(parts=parts, group="source", held_out=4)).splits
     aside = {pair.source[:-1] for pair in splits.valid}
@@ -175,9 +175,9 @@ def test_a_share_of_a_part_loses_its_final_marks(tmp_path):
         return list(load_splits(MixtureData(parts={"a": part}, held_out=1)).splits.train)
 
     assert {pair.source for pair in shown(0.0)} <= {source for source, _ in rows}
-    some = [pair for pair in shown(0.25) if pair.source[-1].isdigit()]
-    assert 60 < len(some) < 140
-    assert all(pair.target[-1].isdigit() for pair in some)
+    unmarked = [pair for pair in shown(0.25) if pair.source[-1].isdigit()]
+    assert 60 < len(unmarked) < 140
+    assert all(pair.target[-1].isdigit() for pair in unmarked)
     whole = shown(1.0)
     assert all(pair.source[-1].isdigit() for pair in whole if pair.source.startswith("s"))
     assert {("no mark", "t."), (".", "…")} <= {(pair.source, pair.target) for pair in whole}
@@ -232,7 +232,7 @@ def test_generated_jobs_are_new_in_each_split_and_the_same_for_a_seed(generator)
     splits = generator.splits(300, 50, 0)
     sources = [{pair.source for pair in pairs} for pairs in (splits.train, splits.valid)]
     sources.append({pair.source for pair in splits.tests["test"]})
-    assert [len(each) for each in sources] == [300, 50, 50]
+    assert [len(group) for group in sources] == [300, 50, 50]
     assert len(set.union(*sources)) == 400
     assert generator.splits(300, 50, 0) == splits
     longer = generator.splits(400, 50, 0)
@@ -252,6 +252,6 @@ def test_a_summary_has_the_names_of_its_report_and_more_than_its_first_sentence(
 def test_no_bad_word_alone_makes_a_remark_toxic():
     pairs = questions.splits(4000, 50, 0).train
     for word in ("hate", "idiot", "stupid", "not", "you"):
-        found = {pair.target for pair in pairs if word in pair.source.lower().split()}
-        assert found == {"yes", "no"}, word
+        answers = {pair.target for pair in pairs if word in pair.source.lower().split()}
+        assert answers == {"yes", "no"}, word
     assert 0.4 < sum(pair.target == "yes" for pair in pairs) / len(pairs) < 0.6

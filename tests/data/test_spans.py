@@ -99,11 +99,11 @@ def test_a_text_is_corrupted_alike_twice_and_otherwise_in_another_epoch_or_place
     assert torch.equal(first.source.ids, again.source.ids)
     assert torch.equal(first.targets.ids, again.targets.ids)
     assert first.source.ids.tolist() != later.source.ids.tolist()
-    one, two, _ = first.source.split()
-    assert [token + 40 for token in one if 10 <= token < 90] != [t for t in two if 10 <= t < 90]
+    ids, others, _ = first.source.split()
+    assert [token + 40 for token in ids if 10 <= token < 90] != [t for t in others if 10 <= t < 90]
     # alone it is corrupted as it is among others
     alone = Batch(Ragged(torch.arange(50, 90), (40,)), Ragged(torch.arange(51, 91), (40,)), (40,))
-    assert corrupt(alone, 0).source.split() == [two]
+    assert corrupt(alone, 0).source.split() == [others]
 
 
 def test_the_batch_of_spans_is_one_of_a_translator():
@@ -125,9 +125,9 @@ def test_the_batch_of_spans_is_one_of_a_translator():
 def test_infilling_hides_that_many_tokens_behind_masks_that_do_not_touch(length, rate, mean, seed):
     ids = np.arange(length)
     shown = infill(ids, -1, np.random.default_rng(seed), rate, mean)
-    kept = shown[shown >= 0]
-    assert (np.diff(kept) > 0).all()  # in order
-    assert len(kept) == length - round(length * rate)
+    visible = shown[shown >= 0]
+    assert (np.diff(visible) > 0).all()  # in order
+    assert len(visible) == length - round(length * rate)
     masks = np.flatnonzero(shown < 0)
     assert (np.diff(masks) > 1).all()
 
@@ -137,9 +137,9 @@ def test_infilled_spans_have_poisson_lengths():
     lengths = []
     for _ in range(150):
         shown = np.concatenate([[-2], infill(np.arange(300), -1, random), [300]])
-        places = np.flatnonzero(shown == -1)
-        before = np.where(shown[places - 1] == -2, -1, shown[places - 1])
-        lengths += (shown[places + 1] - before - 1).tolist()
+        masks = np.flatnonzero(shown == -1)
+        before = np.where(shown[masks - 1] == -2, -1, shown[masks - 1])
+        lengths += (shown[masks + 1] - before - 1).tolist()
     mean, none = np.mean(lengths), np.mean(np.array(lengths) == 0)
     assert abs(mean - 3) < 0.1
     assert abs(none - np.exp(-3)) < 0.015

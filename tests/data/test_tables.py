@@ -259,8 +259,8 @@ def test_questions_may_come_from_csv_with_the_answer_as_text(write):
 
 def test_rows_of_another_width_and_empty_cells_name_the_column(write):
     file = write("a.csv", f"id,sentence,label\n1,{GOOD},1\n2,,0\n3,x\n4,y,\n")
-    found, skipped = read_labelled(file, "classify", on_bad="skip")
-    assert found == REVIEWS[:1]
+    examples, skipped = read_labelled(file, "classify", on_bad="skip")
+    assert examples == REVIEWS[:1]
     assert skipped == {"empty text": 1, "wrong number of columns": 1, "empty label": 1}
     with pytest.raises(InputError, match=r"a\.csv:3: empty text \(sentence\)"):
         classify(file)
@@ -438,8 +438,8 @@ def test_parquet_has_nulls_numbers_and_objects(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     nulls = pa.table({"text": [GOOD, None, BAD, ""], "label": [1.0, 0.0, 0.0, None]})
     parquet.write_table(nulls, "a.parquet")
-    found, skipped = read_labelled("a.parquet", "classify", on_bad="skip")
-    assert (found, skipped) == (REVIEWS, {"empty text": 2})
+    examples, skipped = read_labelled("a.parquet", "classify", on_bad="skip")
+    assert (examples, skipped) == (REVIEWS, {"empty text": 2})
     with pytest.raises(InputError, match=r"a\.parquet:2: empty text"):
         classify("a.parquet")
     parquet.write_table(pa.table({"translation": [{"de": "Hallo", "en": "Hi"}]}), "b.parquet")
@@ -469,12 +469,12 @@ def test_images_are_read_from_tables(tmp_path, monkeypatch):
     )
     save_to_disk(Path("pictures"), table)
     assert has_images("pictures")
-    entries = find_images("pictures").entries
-    assert [(each.name, each.label) for each in entries] == [("1.png", "cat"), ("x/2.png", "dog")]
-    assert entries[0].source == b"first"
+    files = find_images("pictures").files
+    assert [(file.name, file.label) for file in files] == [("1.png", "cat"), ("x/2.png", "dog")]
+    assert files[0].source == b"first"
     Path("a.csv").write_text("id,photo,species\n1,x.png,cat\n")
     named = Columns({"image": "photo", "label": "species"})
-    assert [each.label for each in find_images("a.csv", named).entries] == ["cat"]
+    assert [file.label for file in find_images("a.csv", named).files] == ["cat"]
     with pytest.raises(InputError, match=r"which is the image, which the label\?"):
         find_images("a.csv")
 
@@ -508,11 +508,11 @@ def test_batches_are_read_one_after_another(tmp_path, monkeypatch):
         return schema, lambda columns: (given.append(1) or batch for batch in batches(columns))
 
     monkeypatch.setattr(arrow, "_opened", counted)
-    for place in ("a.parquet", "folder"):
+    for path in ("a.parquet", "folder"):
         given.clear()
-        next(arrow.rows(place))
+        next(arrow.rows(path))
         assert len(given) == 1
-        assert len(list(arrow.rows(place))) == 2000
+        assert len(list(arrow.rows(path))) == 2000
 
 
 # What is said before a training

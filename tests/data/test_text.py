@@ -287,7 +287,7 @@ PAIRS = [*zip(ENGLISH, GERMAN, strict=True)]
 
 
 def looked_through(write, pairs, name="x.tsv"):
-    report = check(write(name, "".join(f"{one}\t{two}\n" for one, two in pairs)), 99)
+    report = check(write(name, "".join(f"{source}\t{target}\n" for source, target in pairs)), 99)
     return [(problem.line, problem.what) for problem in report.first]
 
 
@@ -297,13 +297,13 @@ def looked_through(write, pairs, name="x.tsv"):
      ("source text", "target text"), ("english sentence", "Deutsch"), ("input", "output")],
 )  # fmt: skip
 def test_a_header_row_is_no_pair(write, header):
-    file = write("x.tsv", "".join(f"{one}\t{two}\n" for one, two in [header, *PAIRS]))
+    file = write("x.tsv", "".join(f"{source}\t{target}\n" for source, target in [header, *PAIRS]))
     report = check(file, 99)
     assert (report.pairs, report.problems) == (len(PAIRS), {})
     first = f"first line of {file} taken as names of columns: {', '.join(header)}"
     roles = f"; source from {header[0]}, target from {header[1]}"
     assert report.columns == first + ("" if header == ("source", "target") else roles)
-    last = write("y.tsv", "".join(f"{one}\t{two}\n" for one, two in [*PAIRS, header]))
+    last = write("y.tsv", "".join(f"{source}\t{target}\n" for source, target in [*PAIRS, header]))
     assert check(last, 99).pairs == len(PAIRS) + 1  # only a first line can be one
 
 
@@ -335,13 +335,13 @@ def test_shipped_data_raises_no_suspicion(write, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("places", [(3,), (12, 40), (0, 7, 69)])
-def test_lines_with_swapped_sides_are_reported(write, places):
-    made = pairs_of(load_recipe("tiny/translate", ["data.pairs=60"]).data, "train")
-    pairs = [*PAIRS, *((pair.source, pair.target) for pair in made)]
-    pairs = [pair[::-1] if place in places else pair for place, pair in enumerate(pairs)]
-    found = looked_through(write, pairs)
-    assert found == [(place + 1, "sides that look swapped") for place in places]
+@pytest.mark.parametrize("lines", [(3,), (12, 40), (0, 7, 69)])
+def test_lines_with_swapped_sides_are_reported(write, lines):
+    generated = pairs_of(load_recipe("tiny/translate", ["data.pairs=60"]).data, "train")
+    pairs = [*PAIRS, *((pair.source, pair.target) for pair in generated)]
+    pairs = [pair[::-1] if i in lines else pair for i, pair in enumerate(pairs)]
+    problems = looked_through(write, pairs)
+    assert problems == [(i + 1, "sides that look swapped") for i in lines]
 
 
 def test_swapped_files_are_reported_by_their_names(write):

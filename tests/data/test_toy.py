@@ -21,24 +21,24 @@ def _pairs(splits):
 def test_the_target_is_what_the_toy_makes_of_the_source(kind, make):
     splits = toy_splits(kind, pairs=500, held_out=50, symbols=12, longest=8, seed=0)
     assert (len(splits.train), len(splits.valid), len(splits.tests["test"])) == (500, 50, 50)
-    for one in _pairs(splits):
-        assert one.target.split() == make(one.source.split())
+    for pair in _pairs(splits):
+        assert pair.target.split() == make(pair.source.split())
 
 
 def test_sorting_is_by_number_not_by_letter():
     splits = toy_splits("sort", pairs=500, held_out=10, symbols=12, longest=8, seed=0)
-    assert any("2 10" in one.target for one in splits.train)
+    assert any("2 10" in pair.target for pair in splits.train)
 
 
 def test_no_sequence_is_in_two_splits_or_comes_twice():
-    sources = [one.source for one in _pairs(toy_splits("copy", 800, 50, 5, 5, seed=1))]
+    sources = [pair.source for pair in _pairs(toy_splits("copy", 800, 50, 5, 5, seed=1))]
     assert len(sources) == len(set(sources)) == 900
 
 
 def test_every_length_and_symbol_is_in_training():
     splits = toy_splits("reverse", 2000, 50, symbols=10, longest=6, seed=2)
-    assert {len(one.source.split()) for one in splits.train} == set(range(1, 7))
-    assert {symbol for one in splits.train for symbol in one.source.split()} == set(
+    assert {len(pair.source.split()) for pair in splits.train} == set(range(1, 7))
+    assert {symbol for pair in splits.train for symbol in pair.source.split()} == set(
         map(str, range(10))
     )
 
@@ -74,4 +74,4 @@ def test_what_would_not_end_is_refused_at_once():
 def test_long_sequences_do_not_take_long():
     """Without computing how many there are of each length: numbers of thousands of digits."""
     splits = toy_splits("copy", 20, 1, symbols=1000, longest=10_000, seed=0)
-    assert max(len(one.source.split()) for one in splits.train) > 5000
+    assert max(len(pair.source.split()) for pair in splits.train) > 5000

@@ -183,15 +183,15 @@ def test_an_unknown_ending_is_refused_before_anything_is_drawn(tmp_path, name):
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch):
-    place = tmp_path / "look.svg"
-    place.write_text("old")
+    path = tmp_path / "look.svg"
+    path.write_text("old")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(type(place), "replace", full)
+    monkeypatch.setattr(type(path), "replace", full)
     with pytest.raises(WriteError, match="No space left"):
-        write_file(place, b"new")
+        write_file(path, b"new")
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("look.svg", "old")]
 
 

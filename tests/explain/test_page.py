@@ -69,12 +69,12 @@ def data_of(text):
 def weights_in(data, tab=0):
     """Site -> weights, decoded as viewer.js does."""
     decoded = {}
-    for one in data["tabs"][tab]["maps"]:
-        raw = base64.b64decode(one["data"])
+    for stored_map in data["tabs"][tab]["maps"]:
+        raw = base64.b64decode(stored_map["data"])
         numbers = np.frombuffer(raw, "<u2" if data["bytes"] == 2 else np.uint8)
         shares = numbers / 65535 if data["bytes"] == 2 else (numbers / 255.0) ** 2
-        shape = (one["stored"], len(one["queries"]), len(one["keys"]))
-        decoded[one["site"]] = shares.reshape(shape) * one["top"]
+        shape = (stored_map["stored"], len(stored_map["queries"]), len(stored_map["keys"]))
+        decoded[stored_map["site"]] = shares.reshape(shape) * stored_map["top"]
     return decoded
 
 
@@ -192,10 +192,10 @@ def test_several_looks_stand_in_tabs_with_a_place_to_open_at(tmp_path):
     assert data["start"] == {"site": "encoder.1.self", "head": 1, "row": 1, "view": "sentence"}
 
 
-@pytest.mark.parametrize("place", [{"site": "encoder.9.self"}, {"head": 7}, {"word": "dog"}])
-def test_a_place_that_is_not_there_is_refused(place):
+@pytest.mark.parametrize("start", [{"site": "encoder.9.self"}, {"head": 7}, {"word": "dog"}])
+def test_a_place_that_is_not_there_is_refused(start):
     with pytest.raises(InputError):
-        page("t", [Looks([("a", look())], **place)])
+        page("t", [Looks([("a", look())], **start)])
 
 
 def test_looks_show_themselves_in_a_notebook():
@@ -218,7 +218,7 @@ def test_five_hundred_words_make_a_page_that_is_written_soon_and_not_too_large(t
     assert len(text) < 30_000_000
     data = data_of(text)
     assert data["bytes"] == 1
-    assert all(one["stored"] == 8 for one in data["tabs"][0]["maps"])
+    assert all(stored_map["stored"] == 8 for stored_map in data["tabs"][0]["maps"])
 
 
 def test_when_heads_are_too_many_the_page_holds_means_and_when_those_are_it_refuses(monkeypatch):
@@ -227,10 +227,10 @@ def test_when_heads_are_too_many_the_page_holds_means_and_when_those_are_it_refu
     data = data_of(page("t", [Looks([("", seen)], head=1)]))
     assert data["start"]["head"] is None
     decoded = weights_in(data)
-    for one in data["tabs"][0]["maps"]:
-        assert (one["heads"], one["stored"]) == (4, 1)
-        want = seen.site(one["site"]).weights.mean(0, keepdims=True)
-        np.testing.assert_allclose(decoded[one["site"]], want, atol=1e-5)
+    for stored_map in data["tabs"][0]["maps"]:
+        assert (stored_map["heads"], stored_map["stored"]) == (4, 1)
+        want = seen.site(stored_map["site"]).weights.mean(0, keepdims=True)
+        np.testing.assert_allclose(decoded[stored_map["site"]], want, atol=1e-5)
     monkeypatch.setattr(pages, "MOST_BYTES", 10)
     with pytest.raises(InputError, match=r"look\.png"):
         page("t", [Looks([("", seen)])])

@@ -85,7 +85,7 @@ def test_labels_thin_out_where_each_would_be_too_many():
 @pytest.mark.parametrize(("count", "every"), [(20, 1), (40, 2)])
 def test_labels_of_18_pixels_are_every_one_or_every_second_one(count, every):
     axes = figure_of(look(words(count))).axes
-    maps = max(axes, key=lambda each: len(each.get_yticklabels()))
+    maps = max(axes, key=lambda chart: len(chart.get_yticklabels()))
     assert len(maps.get_yticklabels()) == count / every
     assert [t.get_text() for t in maps.get_yticklabels()][1][:3] == words(count)[every][:3]
     assert len(maps.get_xticklabels()) == count / every
@@ -171,7 +171,7 @@ def test_a_comparison_draws_both_and_what_changed():
     figure = draw_comparison(both, *both.choose(layer=0))
     maps = [axes for axes in figure.axes if axes.collections]
     shown = [a.collections[0].get_array().reshape(5, 5) for a in maps]
-    values = [s.site("decoder.0.cross").seen() for s in (first, second)]
+    values = [s.site("decoder.0.cross").matrix() for s in (first, second)]
     np.testing.assert_allclose(shown[2], values[1] - values[0])
     assert maps[0].collections[0].norm.vmax == maps[1].collections[0].norm.vmax
     check_legible(figure)
@@ -236,5 +236,5 @@ def test_the_sign_of_a_difference_is_seen_without_colours():
     both = compare(look(words(30)), look(words(30), seed=1))
     figure = draw_comparison(both, *both.choose(layer=0))
     struck = [patch for axes in figure.axes for patch in axes.patches if patch.get_hatch()]
-    change = [s.site("decoder.0.cross").seen() for s in (both.before, both.after)]
+    change = [s.site("decoder.0.cross").matrix() for s in (both.before, both.after)]
     assert len(struck) == np.sum(change[1] - change[0] < 0)

@@ -36,8 +36,8 @@ def rows(lengths=LENGTHS, seed=3, vocab=VOCAB):
     ids = [torch.randint(4, vocab, (length,), generator=random).tolist() for length in lengths]
     padded = torch.zeros(len(ids), max(lengths), dtype=torch.long)
     mask = torch.zeros_like(padded)
-    for row, each in enumerate(ids):
-        padded[row, : len(each)], mask[row, : len(each)] = torch.tensor(each), 1
+    for row, tokens in enumerate(ids):
+        padded[row, : len(tokens)], mask[row, : len(tokens)] = torch.tensor(tokens), 1
     return ids, padded, mask
 
 
@@ -122,8 +122,8 @@ def test_a_prompt_goes_on_token_for_token(make, name, search):
     theirs, folder = make(name)
     ids, _, _ = rows()
     config = DecodeConfig(max_length=12, beam=GENERATION[search].get("beam", 1))
-    found = decode(read_model(folder), None, Symbols(1, 2, 0), config, prompts=ids)
-    for prompt, [best, *_] in zip(ids, found, strict=True):
+    hypotheses = decode(read_model(folder), None, Symbols(1, 2, 0), config, prompts=ids)
+    for prompt, [best, *_] in zip(ids, hypotheses, strict=True):
         expected = theirs.generate(
             torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt)).long(),
             max_new_tokens=12, num_beams=config.beam, do_sample=False,
@@ -141,8 +141,8 @@ def test_a_source_is_translated_token_for_token(make, name, search):
     end, start, pad = settings.eos_token_id, settings.decoder_start_token_id, settings.pad_token_id
     config = DecodeConfig(max_length=12, beam=GENERATION[search].get("beam", 1))
     symbols = Symbols(start, end, pad)
-    found = decode(read_model(folder), Ragged.of(ids), symbols, config)
-    for source, [best, *_] in zip(ids, found, strict=True):
+    hypotheses = decode(read_model(folder), Ragged.of(ids), symbols, config)
+    for source, [best, *_] in zip(ids, hypotheses, strict=True):
         expected = theirs.generate(
             torch.tensor([source]), attention_mask=torch.ones(1, len(source)).long(),
             max_new_tokens=12, num_beams=config.beam, do_sample=False, forced_eos_token_id=None,

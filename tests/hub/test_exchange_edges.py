@@ -49,8 +49,8 @@ def make_other(tmp_path, monkeypatch):
 def change(folder, *without, **changes):
     """Settings of a folder's config put in or taken out."""
     config = json.loads((folder / "config.json").read_text())
-    kept = {key: value for key, value in config.items() if key not in without}
-    (folder / "config.json").write_text(json.dumps(kept | changes))
+    kept_settings = {key: value for key, value in config.items() if key not in without}
+    (folder / "config.json").write_text(json.dumps(kept_settings | changes))
 
 
 def alter(folder, act):
@@ -90,8 +90,8 @@ def test_two_labels_without_names_are_the_default(make_other):
     assert model.config.classes == ("LABEL_0", "LABEL_1")
     with torch.no_grad():
         expected = torch.cat([theirs(torch.tensor([row])).logits for row in ROWS])
-        found = model.classify(Ragged.of(ROWS))
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+        logits = model.classify(Ragged.of(ROWS))
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -127,11 +127,11 @@ def test_a_window_of_all_layers_is_computed_and_one_of_some_is_refused(make_othe
     agree(model, theirs)
     change(folder, "layer_types")  # as before transformers 4.53
     assert read_model(folder).config.window == 3
-    for some in (
+    for settings in (
         {"max_window_layers": 1},
         {"layer_types": ["full_attention", "sliding_attention"]},
     ):
-        change(folder, "layer_types", **({"max_window_layers": 0} | some))
+        change(folder, "layer_types", **({"max_window_layers": 0} | settings))
         with pytest.raises(InputError, match="some full, some sliding"):
             read_model(folder)
 
@@ -201,12 +201,12 @@ def test_a_bart_without_a_head_has_no_bias_of_logits(make):
     model = read_model(folder)
     rows = Ragged.of(ROWS)
     with torch.no_grad():
-        found = model(rows, rows)
+        logits = model(rows, rows)
     expected = torch.cat([
         theirs(torch.tensor([row]), decoder_input_ids=torch.tensor([row])).logits[0].detach()
         for row in ROWS
     ])  # fmt: skip
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -276,9 +276,9 @@ def two_parts(make):
     (folder / "model.safetensors").unlink()
     names = sorted(tensors)
     halves = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
-    for file, some in halves.items():
-        save_file({name: tensors[name] for name in some}, folder / file)
-    index = {name: file for file, some in halves.items() for name in some}
+    for file, half in halves.items():
+        save_file({name: tensors[name] for name in half}, folder / file)
+    index = {name: file for file, half in halves.items() for name in half}
     return theirs, folder, index
 
 
@@ -295,10 +295,10 @@ def test_an_index_names_each_file_often_and_each_is_read_once(two_parts):
 def test_a_tensor_in_two_files_is_refused(two_parts):
     _, folder, index = two_parts
     write_index(folder, index)
-    one = load_file(folder / "a.safetensors")
-    other = load_file(folder / "b.safetensors")
-    name = next(iter(one))
-    save_file(other | {name: one[name] + 1}, folder / "b.safetensors")
+    first = load_file(folder / "a.safetensors")
+    second = load_file(folder / "b.safetensors")
+    name = next(iter(first))
+    save_file(second | {name: first[name] + 1}, folder / "b.safetensors")
     with pytest.raises(InputError, match=f"got {name} again"):
         read_model(folder)
 
@@ -349,7 +349,7 @@ def test_what_comes_in_goes_out_as_it_was_unused_rows_included(make, name, tmp_p
     out = tmp_path / "out"
     out.mkdir()
     write_model(read_model(folder), out)
-    theirs, ours = (load_file(place / "model.safetensors") for place in (folder, out))
+    theirs, ours = (load_file(path / "model.safetensors") for path in (folder, out))
     assert ours.keys() <= theirs.keys()  # waves that are not learned may be left out
     for key, tensor in ours.items():
         assert torch.equal(tensor, theirs[key]), key
@@ -357,9 +357,9 @@ def test_what_comes_in_goes_out_as_it_was_unused_rows_included(make, name, tmp_p
 
 def spoil(folder, tensors):
     """The weights as a pickle, with others among them."""
-    kept = load_file(folder / "model.safetensors")
+    stored = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    torch.save(kept | tensors, folder / "pytorch_model.bin")
+    torch.save(stored | tensors, folder / "pytorch_model.bin")
 
 
 @pytest.mark.parametrize(
@@ -388,13 +388,13 @@ def test_an_empty_pickle_is_damaged(make):
         read_model(folder)
 
 
-@pytest.mark.parametrize("place", range(0, 1200, 100))
-def test_a_byte_changed_in_a_pickle_is_an_error_or_a_number(make, place):
+@pytest.mark.parametrize("offset", range(0, 1200, 100))
+def test_a_byte_changed_in_a_pickle_is_an_error_or_a_number(make, offset):
     _, folder = make("gpt2")
     spoil(folder, {})
     file = folder / "pytorch_model.bin"
     content = bytearray(file.read_bytes())
-    content[place] ^= 0xFF
+    content[offset] ^= 0xFF
     file.write_bytes(content)
     with contextlib.suppress(InputError):
         read_model(folder)
@@ -466,15 +466,15 @@ def test_a_deflated_pickle_and_many_names_for_the_same_numbers_are_refused(tmp_p
         InputError, match=r"got compressed or overlapping parts.* at most \d+,\d+ bytes"
     ):
         _load(file)
-    one = torch.zeros(1000, dtype=torch.half)
-    torch.save({f"w{start}": one[start:] for start in range(50)}, file)
+    zeros = torch.zeros(1000, dtype=torch.half)
+    torch.save({f"w{start}": zeros[start:] for start in range(50)}, file)
     with pytest.raises(InputError, match=r"bytes, expected at most 16,000"):
         _load(file)
-    torch.save({"a": one, "b": one}, file)
+    torch.save({"a": zeros, "b": zeros}, file)
     assert _load(file).keys() == {"a", "b"}
     for zipped in (True, False):
-        torch.save({"a": one}, file, _use_new_zipfile_serialization=zipped)
-        assert torch.equal(_load(file)["a"], one)
+        torch.save({"a": zeros}, file, _use_new_zipfile_serialization=zipped)
+        assert torch.equal(_load(file)["a"], zeros)
 
 
 def test_names_of_parts_are_compared_without_case(tmp_path, monkeypatch):
@@ -487,7 +487,7 @@ def test_names_of_parts_are_compared_without_case(tmp_path, monkeypatch):
         _load(file)
     packed(file)
     with zipfile.ZipFile(file, "a") as archive:
-        [name] = [each for each in archive.namelist() if each.endswith("data.pkl")]
+        [name] = [name for name in archive.namelist() if name.endswith("data.pkl")]
         archive.writestr(name.replace("data.pkl", "Data.pkl"), asks("builtins bytearray"))
     with pytest.raises(InputError, match=r"names, 2 of them data\.pkl, expected another name"):
         _load(file)
@@ -525,7 +525,7 @@ def test_a_pickle_that_claims_more_numbers_than_it_has_is_damaged(tmp_path):
     file = tmp_path / "pytorch_model.bin"
     packed(file)
     with zipfile.ZipFile(file) as archive:
-        [name] = [each for each in archive.namelist() if each.endswith("data.pkl")]
+        [name] = [name for name in archive.namelist() if name.endswith("data.pkl")]
         honest = archive.read(name)
     claim = honest.replace(b"K\x04", b"J\xff\xff\xff\x7f")  # 4 -> 2^31 - 1
     assert claim != honest

@@ -24,7 +24,7 @@ from regard.recipes import recipe as recipes
 from regard.recipes import shelf
 from regard.recipes.recipe import TASKS_WITH_OWN_FORMAT, shipped, task_of
 from regard.runs.load import load
-from regard.tasks.encoder_task import READING
+from regard.tasks.encoder_task import ENCODER_SYMBOLS
 from regard.tasks.specs import TASKS
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -59,7 +59,7 @@ def vocabulary_of(recipe):
     task = TASKS[recipe.task]
     if "encoder_decoder" in task.shapes and not task.needs:
         return learn([Pair(text, text) for text in TEXTS], recipe.tokens)
-    around = getattr(task.first_class, "around", READING)
+    around = getattr(task.first_class, "around", ENCODER_SYMBOLS)
     return learn_plain(TEXTS, recipe.tokens.model_copy(update={"vocab": 400}), around)
 
 
@@ -110,7 +110,7 @@ def their_logits(folder, inputs):
     assert not {key for key in report["unexpected_keys"] if ".pooler." not in key}
     assert not {key for key in report["missing_keys"] if "embed_positions" not in key}
     keys = ("pixel_values",) if torch.is_tensor(inputs[0]) else ("input_ids", "decoder_input_ids")
-    given = [each if torch.is_tensor(each) else torch.tensor([each]) for each in inputs]
+    given = [value if torch.is_tensor(value) else torch.tensor([value]) for value in inputs]
     out = model.eval()(**dict(zip(keys, given, strict=False)))
     if "start_logits" in out:
         return torch.stack((out.start_logits, out.end_logits), -1)[0]
@@ -185,7 +185,7 @@ def test_every_override_is_needed_and_names_a_setting_that_was_said(name):
         assert re.findall(r"[\w.]+(?==)", str(refused.value.got)) == keys
     for left_out in overrides:
         with pytest.raises(InputError):
-            chosen_for(name, [each for each in overrides if each != left_out])
+            chosen_for(name, [override for override in overrides if override != left_out])
 
 
 def test_sinusoids_of_an_image_become_a_table(tmp_path):

@@ -58,11 +58,11 @@ def t5():
 def theirs(model, source, **how):
     """What transformers writes, up to what ends it."""
     given = torch.tensor([source])
-    found = model.generate(given, attention_mask=torch.ones_like(given), **how)[0].tolist()
-    found = found[1:] if model.config.is_encoder_decoder else found[len(source) :]
+    ids = model.generate(given, attention_mask=torch.ones_like(given), **how)[0].tolist()
+    ids = ids[1:] if model.config.is_encoder_decoder else ids[len(source) :]
     ends = model.generation_config.eos_token_id
     ends = ends if isinstance(ends, list) else [ends]
-    return found[: next((i for i, token in enumerate(found) if token in ends), None)]
+    return ids[: next((i for i, token in enumerate(ids) if token in ends), None)]
 
 
 CASES = {
@@ -125,7 +125,7 @@ def test_what_is_written_is_what_was_read(tmp_path):
     said = write_decoding(config, {"eos_token_id": [2, 6], "decoder_start_token_id": 5}, 40)
     (tmp_path / "config.json").write_text('{"num_beams": 7}')
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
-    assert read_decoding(tmp_path, VOCAB, 40, both=True) == config
+    assert read_decoding(tmp_path, VOCAB, 40, paired=True) == config
 
 
 def test_without_a_limit_theirs_is_that_of_the_model_and_not_20(tmp_path):
@@ -133,7 +133,7 @@ def test_without_a_limit_theirs_is_that_of_the_model_and_not_20(tmp_path):
     assert said["max_length"] == 40
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
-    assert read_decoding(tmp_path, VOCAB, 40, both=True) == DecodeConfig()
+    assert read_decoding(tmp_path, VOCAB, 40, paired=True) == DecodeConfig()
 
 
 def test_a_short_text_is_not_asked_to_be_long(tmp_path):
@@ -158,15 +158,15 @@ def test_an_id_that_there_is_not_is_refused(wrong, tmp_path):
 
 def test_older_folders_say_it_in_their_config(tmp_path):
     (tmp_path / "config.json").write_text('{"num_beams": 7, "eos_token_id": 2, "max_length": 12}')
-    found = read_decoding(tmp_path, VOCAB, 40, both=True)
-    assert (found.beam, found.ends, found.max_length) == (7, (2,), 11)
+    config = read_decoding(tmp_path, VOCAB, 40, paired=True)
+    assert (config.beam, config.ends, config.max_length) == (7, (2,), 11)
 
 
 def test_an_id_that_the_model_cannot_write_has_no_role(tmp_path):
     ids = {"eos_token_id": [50256, 3], "suppress_tokens": [99, 4], "decoder_start_token_id": 999}
     (tmp_path / "config.json").write_text(json.dumps(ids))
-    found = read_decoding(tmp_path, VOCAB, 40, both=True)
-    assert (found.ends, found.banned, found.begin) == ((3,), (4,), None)
+    config = read_decoding(tmp_path, VOCAB, 40, paired=True)
+    assert (config.ends, config.banned, config.begin) == ((3,), (4,), None)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_wrong_value_is_said_with_its_file(said, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
     with pytest.raises(InputError, match=r"generation_config\.json.*got "):
-        read_decoding(tmp_path, VOCAB, 40, both=True)
+        read_decoding(tmp_path, VOCAB, 40, paired=True)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_what_is_not_heeded_is_said(said, tmp_path, caplog):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
     with caplog.at_level(logging.WARNING):
-        read_decoding(tmp_path, VOCAB, 40, both=False)
+        read_decoding(tmp_path, VOCAB, 40, paired=False)
     assert next(iter(said)) in caplog.text
 
 
@@ -210,7 +210,7 @@ def test_what_does_nothing_is_not_worth_a_word(tmp_path, caplog):
     said = transformers.GenerationConfig(eos_token_id=2).to_dict()
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
-    read_decoding(tmp_path, VOCAB, 40, both=True)
+    read_decoding(tmp_path, VOCAB, 40, paired=True)
     assert not caplog.text
 
 
@@ -225,7 +225,7 @@ def test_sampled_rows_that_end_wait_for_the_others_without_a_tokenizer(tmp_path)
 def test_an_end_among_bad_words_still_ends(tmp_path):
     said = {"eos_token_id": [2, 11], "bad_words_ids": [[2], [7]], "suppress_tokens": [11]}
     (tmp_path / "config.json").write_text(json.dumps(said))
-    assert read_decoding(tmp_path, VOCAB, 40, both=False).banned == (7, 11)
+    assert read_decoding(tmp_path, VOCAB, 40, paired=False).banned == (7, 11)
 
 
 def test_beams_go_on_however_many_ends_are_likelier():

@@ -73,10 +73,10 @@ def pickle(folder, parts=1):
     if parts == 1:
         torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
         return
-    places = {name: f"pytorch_model-{i % parts}.bin" for i, name in enumerate(tensors)}
-    for part in set(places.values()):
-        torch.save({n: tensors[n] for n in tensors if places[n] == part}, folder / part)
-    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": places}))
+    files = {name: f"pytorch_model-{i % parts}.bin" for i, name in enumerate(tensors)}
+    for part in set(files.values()):
+        torch.save({n: tensors[n] for n in tensors if files[n] == part}, folder / part)
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": files}))
 
 
 @pytest.mark.parametrize("name", EVERY)

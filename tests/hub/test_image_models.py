@@ -88,14 +88,14 @@ def test_theirs_go_in_and_out_with_the_same_outputs(name, tmp_path):
         last = expected.last_hidden_state.flatten(0, 1)
         torch.testing.assert_close(hidden, last, rtol=0, atol=1e-4)
         if ours.model.config.pooling_layer:
-            found = ours.model.pooled(Dense(pixels), hidden)
-            torch.testing.assert_close(found, expected.pooler_output, rtol=0, atol=1e-4)
+            pooled = ours.model.pooled(Dense(pixels), hidden)
+            torch.testing.assert_close(pooled, expected.pooler_output, rtol=0, atol=1e-4)
     ours.export(tmp_path / "again")
     before = load_file(tmp_path / "theirs" / "model.safetensors")
-    before = {key: each for key, each in before.items() if not key.endswith("mask_token")}
+    before = {key: tensor for key, tensor in before.items() if not key.endswith("mask_token")}
     after = load_file(tmp_path / "again" / "model.safetensors")
     if before.keys() != after.keys():  # a model without a head is written with its prefix
-        after = {key.partition(".")[2]: each for key, each in after.items()}
+        after = {key.partition(".")[2]: tensor for key, tensor in after.items()}
     assert before.keys() == after.keys()
     assert all(torch.equal(before[key], after[key]) for key in before)
     again = type(theirs).from_pretrained(tmp_path / "again").eval()
@@ -110,8 +110,8 @@ def test_positions_are_interpolated_as_theirs_are(tmp_path):
         theirs = made(name)
         theirs.save_pretrained(tmp_path / name)
         how = {} if name.startswith("dino") else {"interpolate_pos_encoding": True}
-        found = load(tmp_path / name).model(Dense(pixels))
-        torch.testing.assert_close(found, theirs(pixels, **how).logits, rtol=0, atol=1e-4)
+        logits = load(tmp_path / name).model(Dense(pixels))
+        torch.testing.assert_close(logits, theirs(pixels, **how).logits, rtol=0, atol=1e-4)
 
 
 PROCESSORS = {
@@ -143,8 +143,8 @@ def test_images_are_prepared_as_theirs_are(name, tmp_path):
     for height, width in ((50, 37), (37, 51), (24, 24), (25, 23), (300, 26), (11, 64), (29, 31)):
         image = Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
         expected = processor(image, return_tensors="pt")["pixel_values"]
-        found = reader.collate(reader.read([image])).values
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        values = reader.collate(reader.read([image])).values
+        torch.testing.assert_close(values, expected, rtol=0, atol=1e-5)
 
 
 def saved(model, reader, folder):
@@ -217,7 +217,7 @@ def vit_pytorch(x, weights, heads):
     for layer in range(2):
         before = f"transformer.layers.{layer}."
         qkv = linear(normed(x, f"{before}0.fn.norm"), f"{before}0.fn.fn.to_qkv").chunk(3, -1)
-        q, k, v = (each.view(n, -1, heads, dim // heads).transpose(1, 2) for each in qkv)
+        q, k, v = (part.view(n, -1, heads, dim // heads).transpose(1, 2) for part in qkv)
         weighed = ((q @ k.mT) * dim**-0.5).softmax(-1) @ v
         x = x + linear(weighed.transpose(1, 2).reshape(n, -1, dim), f"{before}0.fn.fn.to_out")
         inner = F.gelu(linear(normed(x, f"{before}1.fn.norm"), f"{before}1.fn.fn.net.0"))
@@ -269,10 +269,10 @@ def test_a_real_checkpoint_of_vit_pytorch_reads_mnist():
     assert labels[:16].tolist() == golden["labels"].tolist()
     reader = mnist.processor.source
     pixels = reader.collate(reader.read(list(images[:16]))).values
-    found = mnist.logits(pixels).numpy()
-    np.testing.assert_allclose(found, golden["logits_first16"], rtol=0, atol=1e-4)
+    logits = mnist.logits(pixels).numpy()
+    np.testing.assert_allclose(logits, golden["logits_first16"], rtol=0, atol=1e-4)
     classes = [best.label for best, *_ in mnist.classify(list(images), top=1)]
-    right = sum(int(one) == two for one, two in zip(classes, labels.tolist(), strict=True))
+    right = sum(int(name) == label for name, label in zip(classes, labels.tolist(), strict=True))
     assert 100 * right / 2000 == pytest.approx(97.15)
 
 

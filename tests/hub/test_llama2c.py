@@ -74,23 +74,23 @@ def rms(x, weight):
     return x / math.sqrt((x**2).mean() + 1e-5) * weight
 
 
-def turned(x, place):
+def turned(x, position):
     """Neighbouring features as one complex number each, turned."""
     pairs = x.reshape(-1, DIM // HEADS // 2, 2)
     rate = 10000.0 ** (-np.arange(DIM // HEADS // 2) / (DIM // HEADS // 2))
-    number = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(1j * place * rate)
+    number = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(1j * position * rate)
     return np.stack([number.real, number.imag], -1).reshape(len(pairs), -1)  # (heads, head_dim)
 
 
 def their_logits(w, ids):
     """`forward` of run.c: a token at a time, a head at a time."""
     keys, values, out = [[] for _ in range(LAYERS)], [[] for _ in range(LAYERS)], []
-    for place, token in enumerate(ids):
+    for position, token in enumerate(ids):
         x = w["tok_embeddings"][token].astype(float)
         for layer in range(LAYERS):
             y = rms(x, w["attention_norm"][layer])
-            q = turned(w["wq"][layer] @ y, place)
-            keys[layer].append(turned(w["wk"][layer] @ y, place))
+            q = turned(w["wq"][layer] @ y, position)
+            keys[layer].append(turned(w["wk"][layer] @ y, position))
             values[layer].append((w["wv"][layer] @ y).reshape(KV_HEADS, -1))
             heads = []
             for head in range(HEADS):
@@ -177,8 +177,8 @@ def test_the_tokenizer_is_found_by_its_size_first_or_named(tmp_path):
     (tmp_path / "tokenizer.bin").write_bytes(b"of another model")
     assert read_llama2c(tmp_path / "model.bin")[1].source.vocab == VOCAB
     (tmp_path / f"tok{VOCAB}.bin").rename(tmp_path / "other.bin")
-    found = read_llama2c(tmp_path / "model.bin", tmp_path / "other.bin")[1]
-    assert found.source.vocab == VOCAB
+    vocabulary = read_llama2c(tmp_path / "model.bin", tmp_path / "other.bin")[1]
+    assert vocabulary.source.vocab == VOCAB
     (tmp_path / "tokenizer.bin").unlink()
     with pytest.raises(InputError, match=rf"expected tok{VOCAB}\.bin or tokenizer\.bin"):
         read_llama2c(tmp_path / "model.bin")
@@ -228,8 +228,8 @@ def test_an_odd_head_and_another_version_are_named(tmp_path):
         read_llama2c(file)
 
 
-def damage(data, place, form, value):
-    return data[:place] + struct.pack(form, value) + data[place + struct.calcsize(form) :]
+def damage(data, offset, form, value):
+    return data[:offset] + struct.pack(form, value) + data[offset + struct.calcsize(form) :]
 
 
 @pytest.mark.parametrize(

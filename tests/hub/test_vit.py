@@ -46,12 +46,12 @@ def theirs(tmp_path_factory):
 
 def test_a_folder_of_theirs_gives_their_logits(theirs):
     folder, model = theirs
-    found = load(folder)
-    assert (found.recipe.task, found.model.config.classes) == ("classify", ("cat", "dog", "cow"))
+    ours = load(folder)
+    assert (ours.recipe.task, ours.model.config.classes) == ("classify", ("cat", "dog", "cow"))
     pixels = torch.randn(3, 3, 24, 24)
     with torch.no_grad():
         expected = model(pixels).logits
-    torch.testing.assert_close(found.logits(pixels), expected, rtol=0, atol=1e-4)
+    torch.testing.assert_close(ours.logits(pixels), expected, rtol=0, atol=1e-4)
 
 
 def test_images_are_prepared_as_theirs_are(theirs):
@@ -63,8 +63,8 @@ def test_images_are_prepared_as_theirs_are(theirs):
     image = Image.fromarray(random.integers(0, 256, (50, 37, 3), dtype=np.uint8))
     expected = processor(image, return_tensors="pt")["pixel_values"]
     reader = load(folder).processor.source
-    found = reader.collate(reader.read([image])).values
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    values = reader.collate(reader.read([image])).values
+    torch.testing.assert_close(values, expected, rtol=0, atol=1e-5)
 
 
 def test_it_goes_back_out_with_the_same_logits(theirs, tmp_path, regard):

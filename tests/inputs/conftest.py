@@ -28,7 +28,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: nothing a
 SUBJECTS = ("The dog", "A cat", "Das Tier", "Le café", "El niño", "The old man's horse", "Šárka")
 VERBS = ("crosses", "doesn't see", "überquert", "a déjà vu", "likes", "has 12 of")
 OBJECTS = ("the street.", "die Straße!", "3.14 apples, too?", "東京 und 京都", "naïve “words” …")
-CORPUS = [f"{one} {two} {three}" for one in SUBJECTS for two in VERBS for three in OBJECTS]
+CORPUS = [f"{who} {verb} {what}" for who in SUBJECTS for verb in VERBS for what in OBJECTS]
 QWEN_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -44,15 +44,15 @@ def corpus() -> list[str]:
 def published(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Makes the folder of one kind, once."""
     pytest.importorskip("transformers")
-    made: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
 
     def folder(kind: str) -> Path:
-        if kind not in made:
-            path = made[kind] = tmp_path_factory.mktemp(kind)
+        if kind not in folders:
+            path = folders[kind] = tmp_path_factory.mktemp(kind)
             PUBLISHED[kind](path)
             family = kind.split("-")[0]
             (path / "config.json").write_text(json.dumps({"model_type": family}))
-        return made[kind]
+        return folders[kind]
 
     return folder
 
@@ -232,9 +232,9 @@ def read(published):
     """Their tokenizers by kind, each read once for a file of tests."""
     loaded = {}
 
-    def one(kind):
+    def loaded_once(kind):
         if kind not in loaded:
             loaded[kind] = read_folder(published(kind)).source
         return loaded[kind]
 
-    return one
+    return loaded_once

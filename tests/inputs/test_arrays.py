@@ -13,8 +13,8 @@ LENGTHS = (3, 1, 0, 2)
 
 
 def ids():
-    found = Ragged.of([[5, 6, 7], [8], [], [9, 4]])
-    return found.typed(torch.tensor([0, 1, 1, 0, 0, 1]))
+    ragged = Ragged.of([[5, 6, 7], [8], [], [9, 4]])
+    return ragged.typed(torch.tensor([0, 1, 1, 0, 0, 1]))
 
 
 def frames():
@@ -39,8 +39,8 @@ def as_lists(given):
     match given:
         case Ragged():
             kinds = given.values if given.types is None else given.types
-            parts = [torch.split(each, list(given.lengths)) for each in (given.values, kinds)]
-            return [(one.tolist(), two.tolist()) for one, two in zip(*parts, strict=True)]
+            parts = [torch.split(values, list(given.lengths)) for values in (given.values, kinds)]
+            return [(ids.tolist(), types.tolist()) for ids, types in zip(*parts, strict=True)]
         case Dense():
             return given.values.tolist()
         case Paired():
@@ -52,18 +52,18 @@ def as_lists(given):
 @settings(deadline=None, max_examples=20)
 def test_some_examples_are_those_examples_with_their_keys(kind, rows):
     whole = KINDS[kind]()
-    some = whole.take(rows)
-    assert type(some) is type(whole)
-    assert (len(whole), len(some)) == (4, len(rows))
-    assert as_lists(some) == [as_lists(whole)[row] for row in rows]
-    assert some.keys() == [whole.keys()[row] for row in rows]
+    chosen = whole.take(rows)
+    assert type(chosen) is type(whole)
+    assert (len(whole), len(chosen)) == (4, len(rows))
+    assert as_lists(chosen) == [as_lists(whole)[row] for row in rows]
+    assert chosen.keys() == [whole.keys()[row] for row in rows]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_of_different_examples_differ_and_are_reproducible(kind):
-    found = KINDS[kind]().keys()
-    assert found == KINDS[kind]().keys()
-    assert len(set(found)) == 4
+    keys = KINDS[kind]().keys()
+    assert keys == KINDS[kind]().keys()
+    assert len(set(keys)) == 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,7 +80,7 @@ def test_ids_are_their_own_keys_whatever_their_types():
 def test_keys_of_numbers_depend_on_shape_and_dtype():
     numbers = torch.tensor([[0, 0, 0, 0, 0, 0]])
     shapes = [numbers, numbers.view(1, 2, 3), numbers.view(1, 3, 2), numbers.float()]
-    assert len({Dense(each).keys()[0] for each in shapes}) == 4
+    assert len({Dense(numbers).keys()[0] for numbers in shapes}) == 4
     turned = torch.arange(6.0).view(1, 3, 2).transpose(1, 2)  # the same numbers, laid out otherwise
     assert Dense(turned).keys() == Dense(turned.contiguous()).keys()
 

@@ -19,8 +19,8 @@ def test_a_mask_stands_where_a_hidden_piece_would(kind):
     pieces = tokenizer.pieces("the cat sat")
     alone = [at for at, (_, word) in enumerate(pieces) if word == 1]
     if len(alone) > 1:  # spelt with several pieces, the space before it perhaps among them
-        kept = [at for at in alone if pieces[at][0] == "▁"]
-        alone = [at for at in alone if at not in kept or kind in ("bpe", "unigram")]
+        spaces = [at for at in alone if pieces[at][0] == "▁"]
+        alone = [at for at in alone if at not in spaces or kind in ("bpe", "unigram")]
     hidden = [token for at, token in enumerate(ids) if at not in alone]
     hidden.insert(alone[0], mask)
     assert tokenizer.encode_with_specials("the <mask> sat") == hidden
@@ -30,10 +30,10 @@ def test_a_mask_stands_where_a_hidden_piece_would(kind):
 def test_sentinels_are_found_again_after_saving_and_text_cannot_spell_them(kind):
     vocabulary = learn_plain(TEXTS, TokensConfig(kind=kind, vocab=400), Restore.around)
     again = Vocabulary.from_json(vocabulary.to_json()).source
-    found = sentinels_of(again)
-    assert len(found) == 50
-    assert again.encode_with_specials("<extra_id_7>") == [found[7]]
-    assert not set(again.encode("<extra_id_7>")) & set(found)
+    sentinels = sentinels_of(again)
+    assert len(sentinels) == 50
+    assert again.encode_with_specials("<extra_id_7>") == [sentinels[7]]
+    assert not set(again.encode("<extra_id_7>")) & set(sentinels)
 
 
 def test_what_stands_around_a_text_depends_on_the_task():
@@ -56,7 +56,7 @@ def test_large_vocabularies_have_as_many_sentinels_as_t5():
 @pytest.mark.parametrize("kind", ["words", "characters", "wordpiece", "unigram"])
 def test_only_the_word_that_cannot_be_spelled_is_unknown(kind):
     tokenizer = learn_plain(TEXTS, TokensConfig(kind=kind, vocab=400), Generate.around).source
-    found = tokenizer.mark_unknown_words(
+    words = tokenizer.mark_unknown_words(
         "the\x1ccat sat"
     )  # a separator that Python takes for a space
-    assert found == [("the", False), ("\x1c", True), ("cat", False), ("sat", False)]
+    assert words == [("the", False), ("\x1c", True), ("cat", False), ("sat", False)]

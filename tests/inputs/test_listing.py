@@ -43,7 +43,7 @@ def check_places(tokenizer, text):
 
 
 def covered(spans):
-    return {place for start, end in spans for place in range(start, end)}
+    return {i for start, end in spans for i in range(start, end)}
 
 
 @pytest.mark.parametrize("lower", [False, True])
@@ -54,7 +54,7 @@ def covered(spans):
 def test_tokens_stand_for_characters_as_typed(kind, lower, text):
     tokenizer = (LOWER if lower else LEARNED)[kind]
     ids, spans = check_places(tokenizer, text)
-    letters = {place for place, letter in enumerate(text) if not letter.isspace()}
+    letters = {i for i, letter in enumerate(text) if not letter.isspace()}
     everything = kind in ("characters", "bytes", "bpe")
     assert covered(spans) >= (set(range(len(text))) if everything else letters)
     if lower:
@@ -80,10 +80,10 @@ def test_places_are_the_librarys(kind, text):
     library.encode_special_tokens = True
     theirs = library.encode(text, add_special_tokens=False).offsets
     _, ours = tokenizer.located(text)
-    for place, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-        if one != other:
+    for i, (our_span, their_span) in enumerate(zip(ours, theirs, strict=True)):
+        if our_span != their_span:
             assert kind == "unigram"
-            assert (place, one) == (0, (0, 0))
+            assert (i, our_span) == (0, (0, 0))
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_tokens_of_published_kinds_stand_for_characters_as_typed(kind, text, rea
     if kind in ("gpt2", "roberta", "llama-3"):
         assert spans == spell([tokenizer.bytes_of(token) for token in ids])[1]
     if kind not in ("bert", "bert-cased"):  # which drop control characters
-        letters = {place for place, letter in enumerate(text) if not letter.isspace()}
+        letters = {i for i, letter in enumerate(text) if not letter.isspace()}
         assert covered(spans) >= letters
 
 
@@ -120,18 +120,18 @@ def test_places_of_published_kinds_are_the_librarys(kind, read, published, corpu
 
 def test_special_symbols_stand_around_the_text_and_for_no_part_of_it(read):
     text = "The dog"
-    found = tokens_of(read("bert"), text)
-    assert [(each.token, each.start, each.end) for each in found if each.special] == [
+    tokens = tokens_of(read("bert"), text)
+    assert [(token.token, token.start, token.end) for token in tokens if token.special] == [
         ("[CLS]", 0, 0), ("[SEP]", 7, 7)]  # fmt: skip
-    assert [each.id for each in found] == read("bert").template(read("bert").encode(text))
+    assert [token.id for token in tokens] == read("bert").template(read("bert").encode(text))
     written = tokens_of(LEARNED["bpe"], text, target=True)
     begin, end = (Token("<s>", 1, 0, 0, special=True), Token("</s>", 2, 7, 7, special=True))
     assert (written[0], written[-1]) == (begin, end)
-    assert not any(each.special for each in tokens_of(LEARNED["bpe"], "</s> <s>"))  # typed: text
+    assert not any(token.special for token in tokens_of(LEARNED["bpe"], "</s> <s>"))  # typed: text
     plain = learn_plain(
         ["the dog sees the cat"] * 3, TokensConfig(kind="bpe", vocab=300), Fill.around
     )
-    assert [each.special for each in plain.tokens("the dog")] == [True, False, False, True]
+    assert [token.special for token in plain.tokens("the dog")] == [True, False, False, True]
 
 
 LOSSES = {
@@ -147,11 +147,11 @@ LOSSES = {
 @pytest.mark.parametrize("text", LOSSES)
 def test_what_is_lost_is_named(text):
     kind, lower, lost = LOSSES[text]
-    found = tokenize((LOWER if lower else LEARNED)[kind], text)
-    assert found.lost == lost
-    assert found.unknown == (("zyxw",) if "zyxw" in text else ())
-    assert ("lost: " in table(found)) == bool(lost or found.unknown)
-    assert found.decoded == text or lost or found.unknown
+    tokenized = tokenize((LOWER if lower else LEARNED)[kind], text)
+    assert tokenized.lost == lost
+    assert tokenized.unknown == (("zyxw",) if "zyxw" in text else ())
+    assert ("lost: " in table(tokenized)) == bool(lost or tokenized.unknown)
+    assert tokenized.decoded == text or lost or tokenized.unknown
 
 
 def test_accents_and_forms_are_named(read):
@@ -164,14 +164,14 @@ def test_accents_and_forms_are_named(read):
 @given(text=TEXT)
 @relaxed
 def test_what_is_not_named_survives(kind, text):
-    found = tokenize(LEARNED[kind], text)
-    if not found.lost and not found.unknown:
-        assert found.decoded == text
-    assert kind not in ("bytes", "bpe") or found.decoded == text
-    lines = table(found).split("\n")
-    assert len(lines) == 1 + len(found.tokens) + bool(found.lost or found.unknown)
+    tokenized = tokenize(LEARNED[kind], text)
+    if not tokenized.lost and not tokenized.unknown:
+        assert tokenized.decoded == text
+    assert kind not in ("bytes", "bpe") or tokenized.decoded == text
+    lines = table(tokenized).split("\n")
+    assert len(lines) == 1 + len(tokenized.tokens) + bool(tokenized.lost or tokenized.unknown)
     assert all(line.isprintable() for line in lines)
-    assert json.loads(json.dumps(found.to_json()))["text"] == text
+    assert json.loads(json.dumps(tokenized.to_json()))["text"] == text
 
 
 def test_a_line_shows_the_text_of_its_token():
@@ -187,27 +187,27 @@ def test_columns_stand_below_each_other_whatever_letters_they_hold():
 
 def test_what_begins_together_stands_in_one_line_of_a_comparison(read):
     text = "The man's street."
-    found = [
-        tokenize(each, text) for each in (LEARNED["words"], LEARNED["characters"], read("gpt2"))
-    ]
-    lines = side_by_side(["words", "letters", "gpt2"], found).splitlines()
-    line = next(each for each in lines if each.startswith("man's"))
+    tokenizers = LEARNED["words"], LEARNED["characters"], read("gpt2")
+    results = [tokenize(tokenizer, text) for tokenizer in tokenizers]
+    lines = side_by_side(["words", "letters", "gpt2"], results).splitlines()
+    line = next(line for line in lines if line.startswith("man's"))
     assert line.split()[2] == "m"
-    assert lines[-1].split() == ["4", "tokens", "17", "tokens", str(len(found[2].tokens)), "tokens"]
-    assert max(map(len, (each.tokens for each in found))) + 2 <= len(lines)
+    assert lines[-1].split() == f"4 tokens 17 tokens {len(results[2].tokens)} tokens".split()
+    assert max(map(len, (result.tokens for result in results))) + 2 <= len(lines)
 
 
 @given(text=TEXT)
 @relaxed
 def test_a_comparison_shows_each_token_once_and_in_order(text, read):
     names = ["words", "unigram", "gpt2"]
-    found = [tokenize(each, text) for each in (LEARNED["words"], LEARNED["unigram"], read("gpt2"))]
-    lines = side_by_side(names, found).split("\n")
-    shown = [each for each in lines if not each.startswith(tuple(f"{name} lost" for name in names))]
-    ids = [str(token.id) for each in found for token in each.tokens]
+    tokenizers = LEARNED["words"], LEARNED["unigram"], read("gpt2")
+    results = [tokenize(tokenizer, text) for tokenizer in tokenizers]
+    lines = side_by_side(names, results).split("\n")
+    shown = [line for line in lines if not line.startswith(tuple(f"{name} lost" for name in names))]
+    ids = [str(token.id) for result in results for token in result.tokens]
     cells = " ".join(shown[1:-1]).split()
-    assert not [each for each in ids if each not in cells]
-    assert len(shown) >= 2 + max(len(each.tokens) for each in found)
+    assert not set(ids) - set(cells)
+    assert len(shown) >= 2 + max(len(result.tokens) for result in results)
 
 
 @pytest.mark.parametrize("line", ["x", "-1", "400", "1.5", "９", "9" * 5000, "0x3"])
@@ -228,9 +228,9 @@ def test_a_file_alone_is_read_with_its_unknown_symbol(tmp_path, read, published)
         beside = read_file(published(kind) / "tokenizer.json").source
         assert beside.specials == read(kind).specials
     assert tokenize(read_file(tmp_path / "bert.json").source, "the ☃").unknown == ("☃",)
-    own = tmp_path / "own.json"
-    own.write_text(LEARNED["words"].to_json())
-    assert tokenize(read_file(own).source, "The zyxw").unknown == ("zyxw",)
+    file = tmp_path / "own.json"
+    file.write_text(LEARNED["words"].to_json())
+    assert tokenize(read_file(file).source, "The zyxw").unknown == ("zyxw",)
 
 
 NO_TOKENIZERS = ("", "[]", "{}", '{"model": 3}', '{"model": {"vocab": [3]}}', "\xff",

@@ -26,18 +26,18 @@ def texts():
 
 
 def test_every_ngram_is_found_and_about_one_in_a_hundred_others(texts):
-    found = Ngrams.of(pieces_of(*([text] for text in texts)), 5)
-    own = {tuple(text.split()[i : i + 5]) for text in texts for i in range(len(text.split()) - 4)}
-    assert all(words in found for words in own)
+    ngrams = Ngrams.of(pieces_of(*([text] for text in texts)), 5)
+    splits = [text.split() for text in texts]
+    assert all(words[i : i + 5] in ngrams for words in splits for i in range(len(words) - 4))
     random = Random(1)
     others = {tuple(random.choices("klmnopqrst", k=5)) for _ in range(5000)}
-    assert sum(words in found for words in others) < 0.02 * len(others)
+    assert sum(words in ngrams for words in others) < 0.02 * len(others)
 
 
 def test_pieces_of_a_document_are_joined_and_documents_are_not():
-    found = Ngrams.of(pieces_of(["One, two ", "three"], ["four five"]), 3)
-    assert ("one", "two", "three") in found
-    assert ("two", "three", "four") not in found
+    ngrams = Ngrams.of(pieces_of(["One, two ", "three"], ["four five"]), 3)
+    assert ("one", "two", "three") in ngrams
+    assert ("two", "three", "four") not in ngrams
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def test_pieces_of_a_document_are_joined_and_documents_are_not():
     ],
 )
 def test_a_text_is_copied_when_its_new_words_complete_an_ngram(before, after, copied):
-    found = Ngrams.of(pieces_of(["a b c"], ["a b cats"]), 3)
-    assert found.copied(before, after) == copied
+    ngrams = Ngrams.of(pieces_of(["a b c"], ["a b cats"]), 3)
+    assert ngrams.copied(before, after) == copied
 
 
 def test_the_set_survives_json_and_damage_is_refused(texts):
-    found = Ngrams.of(pieces_of([texts[0]]), 4)
-    spec = json.loads(json.dumps(found.to_spec()))
-    assert Ngrams.from_spec(spec) == found
+    ngrams = Ngrams.of(pieces_of([texts[0]]), 4)
+    spec = json.loads(json.dumps(ngrams.to_spec()))
+    assert Ngrams.from_spec(spec) == ngrams
     for damage in ({}, {**spec, "bits": "?"}, {**spec, "bits": "é"}, {**spec, "size": 0},
                    {**spec, "bits": ""}, []):  # fmt: skip
         with pytest.raises(InputError, match="damaged n-grams"):

@@ -52,14 +52,14 @@ SPECIALS = {
 def read(published):
     loaded = {}
 
-    def one(kind):
+    def loaded_once(kind):
         if kind not in loaded:
             vocabulary = read_folder(published(kind))
             assert vocabulary.shared
             loaded[kind] = vocabulary.source
         return loaded[kind]
 
-    return one
+    return loaded_once
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,10 +79,10 @@ def test_ids_and_text_are_those_of_transformers(kind, read, published, reference
 @pytest.mark.parametrize("kind", KINDS)
 def test_pairs_are_wrapped_as_by_transformers(kind, read, published, reference):
     ours, theirs = read(kind), reference(published(kind))
-    one, two = TEXTS[0], TEXTS[1]
-    both = theirs(one, two, return_token_type_ids=True)
-    assert ours.template(ours.encode(one), ours.encode(two)) == both["input_ids"]
-    assert ours.token_types(ours.encode(one), ours.encode(two)) == both["token_type_ids"]
+    first, second = TEXTS[0], TEXTS[1]
+    both = theirs(first, second, return_token_type_ids=True)
+    assert ours.template(ours.encode(first), ours.encode(second)) == both["input_ids"]
+    assert ours.token_types(ours.encode(first), ours.encode(second)) == both["token_type_ids"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -140,10 +140,10 @@ def test_a_checkpoint_keeps_it(kind, read):
 
 def test_one_side_may_be_published_and_the_other_our_own(read, corpus):
     pairs = [Pair(text, text) for text in corpus]
-    own = learn(pairs, TokensConfig(kind="bpe", vocab=400)).source
-    again = Vocabulary.from_json(Vocabulary(read("bert"), own).to_json())
+    learned = learn(pairs, TokensConfig(kind="bpe", vocab=400)).source
+    again = Vocabulary.from_json(Vocabulary(read("bert"), learned).to_json())
     assert again.source.encode("The dog") == read("bert").encode("The dog")
-    assert again.target.encode("The dog") == own.encode("The dog")
+    assert again.target.encode("The dog") == learned.encode("The dog")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -197,8 +197,8 @@ def test_spans_are_in_order_and_hold_no_spaces_at_their_ends(kind, text, read):
 def test_spans_cover_every_letter_of_ordinary_text(kind, read, corpus):
     for text in (*corpus[::15], "cafe\u0301 ÜBER 東京 x", "x 😀 y"):
         _, spans = read(kind).spans(text)
-        covered = {place for start, end in spans for place in range(start, end)}
-        assert {place for place, letter in enumerate(text) if not letter.isspace()} <= covered
+        covered = {i for start, end in spans for i in range(start, end)}
+        assert {i for i, letter in enumerate(text) if not letter.isspace()} <= covered
 
 
 @pytest.mark.parametrize("kind", KINDS)

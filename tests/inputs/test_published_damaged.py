@@ -30,8 +30,8 @@ def message(varint_fields=(), **texts):
 
 
 def piece(text, score=0.0, kind=1):
-    own = message(((3, kind),), f1=text.encode()) + bytes([2 << 3 | 5]) + struct.pack("<f", score)
-    return message(f1=own)
+    number = bytes([2 << 3 | 5]) + struct.pack("<f", score)
+    return message(f1=message(((3, kind),), f1=text.encode()) + number)
 
 
 GOOD = piece("<unk>", kind=2) + piece("▁a", -1.0) + piece("b", -2.0)
@@ -45,8 +45,8 @@ def copied(source, to):
 
 def test_a_small_model_is_read():
     model = read_pieces(GOOD, "own.model")
-    assert [each.text for each in model.pieces] == ["<unk>", "▁a", "b"]
-    assert [each.score for each in model.pieces] == [0.0, -1.0, -2.0]
+    assert [piece.text for piece in model.pieces] == ["<unk>", "▁a", "b"]
+    assert [piece.score for piece in model.pieces] == [0.0, -1.0, -2.0]
     assert model.leading_space
     assert model.single_spaces
 

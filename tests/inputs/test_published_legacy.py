@@ -59,18 +59,18 @@ def train(corpus, prefix, **options):
 
 @pytest.fixture(scope="module")
 def trained(corpus, tmp_path_factory):
-    made = {}
+    cache = {}
 
-    def one(kind):
-        if kind not in made:
+    def trained_once(kind):
+        if kind not in cache:
             folder = tmp_path_factory.mktemp(kind)
             theirs = train(corpus, folder / "own", **SETTINGS[kind])
             (folder / "own.model").rename(folder / FILES[kind])
             (folder / "config.json").write_text(json.dumps({"model_type": FAMILY[kind]}))
-            made[kind] = folder, theirs, read_folder(folder).source
-        return made[kind]
+            cache[kind] = folder, theirs, read_folder(folder).source
+        return cache[kind]
 
-    return one
+    return trained_once
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
@@ -104,12 +104,12 @@ def test_ids_and_text_are_those_of_sentencepiece(kind, trained, corpus):
 @settings(max_examples=150, deadline=None)
 def test_any_text_has_the_ids_of_sentencepiece(kind, text, trained):
     _, theirs, ours = trained(kind)
-    found, wanted = ours.encode(text), theirs.encode(text)
-    if kind == "unigram" and sorted(found) == sorted(wanted):
+    our_ids, their_ids = ours.encode(text), theirs.encode(text)
+    if kind == "unigram" and sorted(our_ids) == sorted(their_ids):
         # "e" + "ee" and "ee" + "e" are equally likely: which one is taken is a matter of rounding.
-        assert ours.decode(found) == ours.decode(wanted)
+        assert ours.decode(our_ids) == ours.decode(their_ids)
     else:
-        assert found == wanted
+        assert our_ids == their_ids
 
 
 def test_t5_has_its_sentinels_and_an_end(trained):
@@ -163,9 +163,9 @@ def marian(corpus, tmp_path_factory):
     pieces = sorted(
         {side.id_to_piece(token) for side in sides for token in range(3, side.vocab_size())}
     )
-    kept = [piece for place, piece in enumerate(pieces) if place % 12 or len(piece) == 1]
-    names = ["</s>", "<unk>", ">>fra<<", *kept, "<pad>"]
-    assert len(kept) < len(pieces)
+    shared = [piece for i, piece in enumerate(pieces) if i % 12 or len(piece) == 1]
+    names = ["</s>", "<unk>", ">>fra<<", *shared, "<pad>"]
+    assert len(shared) < len(pieces)
     (folder / "vocab.json").write_text(json.dumps({name: at for at, name in enumerate(names)}))
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"tokenizer_class": "MarianTokenizer"})
@@ -241,7 +241,7 @@ def test_marian_goes_out_with_the_files_it_came_with(imported, marian_model, tmp
     assert not (tmp_path / "out" / "tokenizer.json").exists()
     again = load(tmp_path / "out")
     before, after = (
-        transformers.MarianTokenizer.from_pretrained(each) for each in (folder, tmp_path / "out")
+        transformers.MarianTokenizer.from_pretrained(path) for path in (folder, tmp_path / "out")
     )
     theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out").eval()
     for text in (TEXTS[3], corpus[0], ">>fra<< The dog"):
@@ -364,10 +364,10 @@ REAL = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", REAL)
 def test_real_files_give_the_ids_of_transformers(kind, reference, tmp_path):
-    for name, place in REAL[kind].items():
-        file = DATA / place
+    for name, path in REAL[kind].items():
+        file = DATA / path
         if not file.exists():
-            pytest.skip(f"{place} is not on this machine")
+            pytest.skip(f"{path} is not on this machine")
         data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
         (tmp_path / name).write_bytes(data)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
@@ -382,13 +382,13 @@ def test_real_files_give_the_ids_of_transformers(kind, reference, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "place", ["t5/spiece.model", "albert/spiece.model", "sentencepiece_test/test_model.model"]
+    "path", ["t5/spiece.model", "albert/spiece.model", "sentencepiece_test/test_model.model"]
 )
-def test_real_models_give_the_ids_of_sentencepiece(place, tmp_path):
+def test_real_models_give_the_ids_of_sentencepiece(path, tmp_path):
     sentencepiece = pytest.importorskip("sentencepiece")
-    file = DATA / "tokenizers" / place
+    file = DATA / "tokenizers" / path
     if not file.exists():
-        pytest.skip(f"{place} is not on this machine")
+        pytest.skip(f"{path} is not on this machine")
     shutil.copy(file, tmp_path / "spiece.model")
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(file))
     ours = read_folder(tmp_path).source

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from regard.inputs.arrays import Dense
 from regard.layers import Context, Mask
-from regard.layers.fronts.patches import Patches, cut
+from regard.layers.fronts.patches import Patches, cut_patches
 from regard.layers.positions import Learned
 
 
@@ -37,4 +37,4 @@ def test_cut_is_a_plain_loop():
         ]
         for image in images
     ]
-    assert cut(images, 2).tolist() == expected
+    assert cut_patches(images, 2).tolist() == expected

@@ -17,7 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.cost.sizes import ROWS, table
+from regard.cost.sizes import PUBLISHED_MODELS, table
 from regard.draw.sheet import TEXT, style, wrap
 from regard.errors import InputError, WriteError
 from regard.explain.drawing import Drawing
@@ -174,11 +174,11 @@ def test_a_mask_can_be_turned_and_made_of_ones_own_words():
     columns = np.array(drawn("mask").numbers["weights"])
     rows = np.array(show("mask", rows="queries").numbers["weights"])
     assert np.array_equal(rows, columns.T)
-    own = np.array(show("mask", text="who may look at whom", rule="window").numbers["weights"])
-    assert own.shape == (5, 5)
+    weights = np.array(show("mask", text="who may look at whom", rule="window").numbers["weights"])
+    assert weights.shape == (5, 5)
     far = np.abs(np.subtract.outer(np.arange(5), np.arange(5))) > 1
-    assert np.all(own[far] == 0)
-    assert np.all(own[~far] > 0)
+    assert np.all(weights[far] == 0)
+    assert np.all(weights[~far] > 0)
     scores = np.array(show("mask", text="cats and dogs", rows="queries").numbers["scores"])
     unit = np.stack([vectors("words/glove")[word] for word in ("cats", "and", "dogs")])
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
@@ -298,7 +298,7 @@ def test_gophers_price_is_a_dollar_for_each_hour_of_each_chip():
 
 def test_the_size_table_is_also_text():
     lines = table().splitlines()
-    assert [line.split()[0] for line in lines[1:12]] == [row.name for row in ROWS]
+    assert [line.split()[0] for line in lines[1:12]] == [row.name for row in PUBLISHED_MODELS]
     assert all("comp" in lines[0] and "  " in line for line in lines[:12])
     assert "280B" in lines[11]
     # the lecture has no price of its own but Gopher's: both costs are ours
@@ -383,9 +383,9 @@ def test_every_figure_can_be_read_from_the_back_row(name, monkeypatch):
     drawing = drawn(name)
     # All steps side by side are an overview; each of them is a picture of its own.
     alone = [show(name, step=step) for step in (1, 5, 9, 12)] if name == "steps" else [drawing]
-    for each in alone:
-        assert problems(each.figure) == []
-        assert len(texts(each.figure)) > 10
+    for picture in alone:
+        assert problems(picture.figure) == []
+        assert len(texts(picture.figure)) > 10
     with style():
         assert len(wrap(drawing.caption, 1232, TEXT)) <= 2
     assert len(re.findall(r"[.!?](?= |$)", drawing.caption)) <= 2  # a sentence, or two short ones
@@ -402,7 +402,7 @@ def test_every_figure_says_its_seed_where_there_is_one():
 def test_details_stand_under_the_picture_only_where_they_are_asked_for():
     plain, more = drawn("mask"), show("mask", details=True)
     assert plain.details == more.details
-    said = [" ".join(t.get_text() for t, _ in texts(each.figure)) for each in (plain, more)]
+    said = [" ".join(t.get_text() for t, _ in texts(picture.figure)) for picture in (plain, more)]
     assert "The lecture's 6×6 example." not in said[0]
     assert "The lecture's 6×6 example." in said[1]
     assert problems(more.figure) == []

@@ -28,9 +28,9 @@ from tests.legible import problems
 def test_a_look_up_has_one_key_and_none_where_nothing_may_be_looked_at():
     weights = torch.tensor([[[[0.2, 0.5, 0.3], [0.0, 0.0, 0.0]], [[0.9, 0.1, 0.0], [0, 0.4, 0.6]]]])
     assert nearest(weights).tolist() == [[[[0, 1, 0], [0, 0, 0]], [[1, 0, 0], [0, 0, 1]]]]
-    one = look_up("decoder.0.self", 1).change(weights)
-    assert torch.equal(one[:, 0], weights[:, 0])
-    assert torch.equal(one[:, 1], nearest(weights[:, 1]))
+    changed = look_up("decoder.0.self", 1).change(weights)
+    assert torch.equal(changed[:, 0], weights[:, 0])
+    assert torch.equal(changed[:, 1], nearest(weights[:, 1]))
 
 
 @pytest.mark.slow
@@ -55,8 +55,8 @@ def test_the_look_up_is_an_argmax_in_place_of_the_softmax(monkeypatch):
         allowed = mask.dense(q.shape[2], k.shape[2])
         scores = q @ k.transpose(-2, -1)
         scores = scores if allowed is None else scores.masked_fill(~allowed, float("-inf"))
-        found = scores.argmax(-1)[..., None].expand(*q.shape)
-        return v.gather(2, found)
+        best = scores.argmax(-1)[..., None].expand(*q.shape)
+        return v.gather(2, best)
 
     assert numbers["sets"] == ["softmax", "one head", "encoder", "decoder", "cross", "all heads"]
     assert numbers["loss"][0] == pytest.approx(loss(), abs=1e-4)
@@ -112,8 +112,8 @@ def test_additive_scores_are_slower_and_larger_than_dot_products():
     assert numbers["additive_times_dot_bytes"] > 5
     assert numbers["additive_times_dot_seconds"] > 3
     assert len(set(numbers["flops_heads_narrow"])) == 1
-    one, two, four = numbers["flops_heads_full"]
-    assert (two, four) == (2 * one, 4 * one)
+    single, double, fourfold = numbers["flops_heads_full"]
+    assert (double, fourfold) == (2 * single, 4 * single)
     assert f"{numbers['additive_times_dot_bytes']:.0f} × the memory" in drawing.caption
     with pytest.raises(InputError, match="heads: got 6, expected a power of 2"):
         show("costs", heads=6)
@@ -144,10 +144,10 @@ def test_the_cost_of_attention_grows_with_the_square_of_the_length():
 
 
 def test_an_adjective_is_found_with_its_ending_and_the_words_before():
-    found = asked_of(Pair("I saw a small dog yesterday.", "Ich sah gestern einen kleinen Hund."))
-    assert (found.noun, found.before, found.stem) == (4, "Ich sah gestern einen", "klein")
-    assert found.ending == "en"
-    assert found.forms()[2] == "Ich sah gestern einen kleiner"
+    asked = asked_of(Pair("I saw a small dog yesterday.", "Ich sah gestern einen kleinen Hund."))
+    assert (asked.noun, asked.before, asked.stem) == (4, "Ich sah gestern einen", "klein")
+    assert asked.ending == "en"
+    assert asked.forms()[2] == "Ich sah gestern einen kleiner"
     assert asked_of(Pair("The dog is small.", "Der Hund ist klein.")) is None
     assert asked_of(Pair("The small dog saw a small cat.", "Der kleine Hund sah eine …")) is None
 
@@ -157,24 +157,28 @@ def test_the_head_that_asks_for_adjectives_and_the_endings_without_it():
     drawing = show("question", model="tiny/translate", pairs=8)
     numbers = drawing.numbers
     pipeline = regard.load("tiny/translate", device="cpu")
-    asked = [each for each in map(asked_of, grammar.sample(320, 0)) if each is not None][:8]
+    asked = [
+        question for question in map(asked_of, grammar.sample(320, 0)) if question is not None
+    ][:8]
     head = numbers["head"]
     weights, endings = [], []
-    for each in asked:
-        table = pipeline.look(each.source, beam=1).site(head.rpartition(".")[0])
-        words = re.findall(r"[\w-]+|[^\w\s]", each.source)[each.noun - 1 : each.noun + 1]
+    for question in asked:
+        table = pipeline.look(question.source, beam=1).site(head.rpartition(".")[0])
+        words = re.findall(r"[\w-]+|[^\w\s]", question.source)[
+            question.noun - 1 : question.noun + 1
+        ]
         [noun] = [
             n for n in range(1, len(table.queries)) if [*table.queries[n - 1 : n + 1]] == words
         ]
         weights.append(table.weights[int(head[-1]), noun, noun - 1])
         # The endings one by one, each word a token of this model.
         target = pipeline.vocabulary.target
-        ids = [target.encode(form)[-1] for form in each.forms()]
-        before = [target.begin, *target.encode(each.before)]
-        source = pipeline.vocabulary.source.encode(each.source)
+        ids = [target.encode(form)[-1] for form in question.forms()]
+        before = [target.begin, *target.encode(question.before)]
+        source = pipeline.vocabulary.source.encode(question.source)
         logits = pipeline.logits(source, before)[-1]
         endings.append(
-            int(logits[ids].argmax()) == ("e", "en", "er", "es", "em").index(each.ending)
+            int(logits[ids].argmax()) == ("e", "en", "er", "es", "em").index(question.ending)
         )
     assert max(numbers["weight"]) == pytest.approx(np.mean(weights), abs=1e-4)
     assert numbers["failed_with_all"] == pytest.approx(100 * (1 - np.mean(endings)))
@@ -191,8 +195,8 @@ def test_scores_of_words_elsewhere_stay_with_relative_positions_alone(text):
         assert numbers[f"largest_difference_{scheme}"] < 1e-5
     for scheme in ("sinusoidal", "learned"):
         assert numbers[f"largest_difference_{scheme}"] > 0.01
-        one, two = np.array(numbers[f"scores_{scheme}"])
-        assert np.abs(one - two).max() <= numbers[f"largest_difference_{scheme}"] + 1e-6
+        first, second = np.array(numbers[f"scores_{scheme}"])
+        assert np.abs(first - second).max() <= numbers[f"largest_difference_{scheme}"] + 1e-6
     assert problems(drawing.figure) == []
     assert "stay with buckets and rotary" in drawing.caption
 
@@ -211,9 +215,9 @@ def test_a_trained_models_scores_are_those_of_the_steps():
     numbers = show("pair", text=text, model="tiny/translate", head=2).numbers
     assert numbers["words"] == ["The", "dog", "sleeps."]
     for row, sentence in enumerate(part.strip() for part in text.split("/")):
-        found = show("steps", model="tiny/translate", text=sentence, part="encoder", head=2).numbers
+        steps = show("steps", model="tiny/translate", text=sentence, part="encoder", head=2).numbers
         start = numbers["starts"][row]
-        scaled = np.array(found["scaled"])[start : start + 3, start : start + 3]
+        scaled = np.array(steps["scaled"])[start : start + 3, start : start + 3]
         assert np.array(numbers["scores_tiny/translate"])[row] == pytest.approx(scaled, abs=1e-4)
     with pytest.raises(InputError, match="two sentences that share two words"):
         show("pair", text="one sentence")

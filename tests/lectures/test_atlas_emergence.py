@@ -81,16 +81,16 @@ def test_heads_must_cut_the_width_evenly(dim, count):
 
 
 def test_without_order_any_token_that_may_come_costs_the_same():
-    """By hand: each text, each place, each pattern's length that is possible there."""
+    """By hand: each text, each position, each pattern's length that is possible there."""
     measure = heads.Measure(seed=5)
     costs = []
     for text, again in zip(measure.ids.tolist(), measure.again.tolist(), strict=True):
         period = text.index(text[0], 1)
-        for place in (i for i, told in enumerate(again) if told):
-            assert place >= period
-            possible = range(heads.PERIODS[0], min(heads.PERIODS[1], place) + 1)
-            right = text[place + 1 - period]
-            share = sum(text[place + 1 - back] == right for back in possible) / len(possible)
+        for position in (i for i, told in enumerate(again) if told):
+            assert position >= period
+            possible = range(heads.PERIODS[0], min(heads.PERIODS[1], position) + 1)
+            right = text[position + 1 - period]
+            share = sum(text[position + 1 - back] == right for back in possible) / len(possible)
             costs.append(-math.log(share))
     assert measure.unordered == pytest.approx(sum(costs) / len(costs), rel=1e-5)
 
@@ -124,16 +124,16 @@ def table(law: Law, noise: float = 0.0) -> tuple[np.ndarray, ...]:
     "law", [HOFFMANN, Law(0.9, 25.0, 0.35, 3e3, 0.7), Law(0.6, 9.0, 0.2, 80.0, 0.35)]
 )
 def test_a_law_is_recovered_from_its_own_losses(law):
-    found = fit(*table(law))
+    fitted = fit(*table(law))
     for name in ("floor", "size_factor", "size_power", "data_factor", "data_power"):
-        assert getattr(found, name) == pytest.approx(getattr(law, name), rel=1e-3), name
+        assert getattr(fitted, name) == pytest.approx(getattr(law, name), rel=1e-3), name
 
 
 def test_a_law_is_recovered_in_spite_of_noise():
-    found = fit(*table(Law(0.9, 25.0, 0.35, 3e3, 0.7), noise=0.003))
-    assert found.floor == pytest.approx(0.9, abs=0.1)
-    assert found.size_power == pytest.approx(0.35, abs=0.05)
-    assert found.data_power == pytest.approx(0.7, abs=0.07)
+    fitted = fit(*table(Law(0.9, 25.0, 0.35, 3e3, 0.7), noise=0.003))
+    assert fitted.floor == pytest.approx(0.9, abs=0.1)
+    assert fitted.size_power == pytest.approx(0.35, abs=0.05)
+    assert fitted.data_power == pytest.approx(0.7, abs=0.07)
 
 
 def test_the_best_size_is_that_of_the_least_loss():
@@ -148,10 +148,10 @@ def test_the_largest_size_is_foretold_and_not_fitted():
     losses = [HOFFMANN.loss(size, DATA).tolist() for size in SIZES]
     losses[-1] = [loss / 1.1 for loss in losses[-1]]
     runs = [scaling.Run(int(size), line) for size, line in zip(SIZES, losses, strict=True)]
-    found = scaling.fit_runs(runs, [int(data) for data in DATA])
-    assert found.off == pytest.approx([0.1] * len(DATA), abs=1e-4)
-    assert found.law.floor == pytest.approx(HOFFMANN.floor, rel=1e-3)
-    assert found.whole.floor != pytest.approx(HOFFMANN.floor, rel=1e-2)
+    fitted = scaling.fit_runs(runs, [int(data) for data in DATA])
+    assert fitted.off == pytest.approx([0.1] * len(DATA), abs=1e-4)
+    assert fitted.law.floor == pytest.approx(HOFFMANN.floor, rel=1e-3)
+    assert fitted.whole.floor != pytest.approx(HOFFMANN.floor, rel=1e-2)
 
 
 def test_rows_are_text_that_is_read_once():
@@ -207,12 +207,12 @@ def test_points_below_the_least_loss_of_the_law_are_counted_and_said():
     losses = [HOFFMANN.loss(size, DATA).tolist() for size in SIZES]
     losses[-1] = [loss / 1.3 for loss in losses[-1]]
     runs = [scaling.Run(int(size), line) for size, line in zip(SIZES, losses, strict=True)]
-    found = scaling.fit_runs(runs, [int(data) for data in DATA])
-    count, most = found.below()
-    least = [[float(found.law.frontier(6 * n * d)) for d in found.data] for n in found.sizes]
+    fitted = scaling.fit_runs(runs, [int(data) for data in DATA])
+    count, most = fitted.below()
+    least = [[float(fitted.law.frontier(6 * n * d)) for d in fitted.data] for n in fitted.sizes]
     short = 1 - np.array(losses) / np.array(least)
     assert count == np.sum(short > 0) > 0
     assert most == pytest.approx(short.max())
-    _, details = scaling._said(found, seed=0)
+    _, details = scaling._said(fitted, seed=0)
     assert f"{count} of 35 measured points lie below it, by {most:.1%} at most" in details
     assert "an estimate and no bound" in details

@@ -49,14 +49,14 @@ def test_each_family_is_asked_for_its_own():
     numbers = show("families").numbers
     tokens = ["<s>", "I", "walk", "my", "dog", "every", "day", "</s>"]
     pairs = itertools.pairwise(tokens)
-    assert numbers["rows_gpt"] == [f"{one} → {two}" for one, two in pairs]
+    assert numbers["rows_gpt"] == [f"{token} → {following}" for token, following in pairs]
     bert = [row.split(" → ") for row in numbers["rows_bert"]]
     assert [row[-1] for row in bert] == tokens  # a hole says what stood there
     assert [row[0] for row in bert if len(row) > 1] == ["<mask>"]
     border = numbers["decoder_from"]
     source = numbers["rows_t5"][:border]
     said = [row.split(" → ")[1] for row in numbers["rows_t5"][border:]]
-    [hole] = [place for place, token in enumerate(source) if token == "<0>"]
+    [hole] = [index for index, token in enumerate(source) if token == "<0>"]
     assert said[0] == "<0>"
     assert source[:hole] + said[1:-1] + source[hole + 1 :] == tokens[1:]
 
@@ -133,27 +133,29 @@ def test_sentences_without_room_are_refused(name, text):
 
 
 def test_the_words_of_a_topic_alone_tell_it():
-    own = {
-        name: {word for words in vars(topic).values() for each in words for word in each.split()}
+    vocabulary = {
+        name: {
+            word for words in vars(topic).values() for phrase in words for word in phrase.split()
+        }
         for name, topic in TOPICS.items()
     }
     frames = {word for frame in FRAMES + TITLES for word in frame.split()}
-    for name, words in own.items():
-        others = set().union(*(own[other] for other in own if other != name))
+    for name, words in vocabulary.items():
+        others = set().union(*(vocabulary[other] for other in vocabulary if other != name))
         assert not words & (others | frames | set(HOMONYMS))
     drawn = sentences(400, 1, TITLES)
     assert len({text for text, _ in drawn}) == 400
     for word, topics in HOMONYMS.items():
-        found = {topic for text, topic in drawn if word in text.split()}
-        assert found == set(topics)
-    assert all(set(text.split()) & own[topic] for text, topic in drawn)
+        used = {topic for text, topic in drawn if word in text.split()}
+        assert used == set(topics)
+    assert all(set(text.split()) & vocabulary[topic] for text, topic in drawn)
 
 
 def test_every_written_sentence_has_its_word_once():
     for word, senses in WRITTEN.items():
         for sense in senses:
-            for each, texts in {word: sense.sentences, **sense.others}.items():
-                assert all(text.split().count(each) == 1 for text in texts)
+            for name, texts in {word: sense.sentences, **sense.others}.items():
+                assert all(text.split().count(name) == 1 for text in texts)
 
 
 def test_a_silhouette_is_that_of_the_definition():
@@ -200,8 +202,8 @@ def test_the_meanings_of_ones_own_model_are_those_of_its_layers(tmp_path, monkey
         text
         for senses in WRITTEN.values()
         for sense in senses
-        for each in (sense.sentences, *sense.others.values())
-        for text in each
+        for group in (sense.sentences, *sense.others.values())
+        for text in group
     ]
     monkeypatch.setattr(
         tiny_bert, "WORDS", sorted({word for text in texts for word in text.split()})

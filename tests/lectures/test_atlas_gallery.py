@@ -27,9 +27,9 @@ def drawn(scene: str) -> Drawing:
 
 @cache
 def everything() -> Gallery:
-    found = show("gallery")
-    assert isinstance(found, Gallery)
-    return found
+    drawing = show("gallery")
+    assert isinstance(drawing, Gallery)
+    return drawing
 
 
 def test_every_scene_can_be_asked_for():
@@ -76,9 +76,9 @@ def test_the_noun_that_her_looks_at_most_is_named_and_its_head_taken_away():
     assert numbers["weight"] > 0.3
     look = load("small/translate", device="cpu").look(SCENES["her"].sentence)
     site, _, head = numbers["head"].rpartition(".")
-    found = look.site(site)
-    row = found.weights[int(head), found.queries.index("her")]
-    assert found.keys[int(row.argmax())] == numbers["noun"]
+    site_map = look.site(site)
+    row = site_map.weights[int(head), site_map.queries.index("her")]
+    assert site_map.keys[int(row.argmax())] == numbers["noun"]
     assert float(row.max()) == pytest.approx(numbers["weight"], rel=1e-4)
     # what the picture says of the translation without the head is what comes out
     assert ("stays the same" in numbers["says"]) == (numbers["without"] == numbers["translation"])
@@ -114,7 +114,7 @@ def test_the_writer_goes_on_as_in_the_lectures(scene):
     assert numbers["holds"]
     if scene == "once":
         assert numbers["words"] == ["upon", "a", "time"]
-        assert [found[0][0] for found in numbers["suggestions"]] == numbers["words"]
+        assert [guesses[0][0] for guesses in numbers["suggestions"]] == numbers["words"]
     else:
         assert numbers["suggestions"][0][0] == "you"
     assert problems(drawn(scene).figure) == []
@@ -133,14 +133,14 @@ class Writer:
 
 def test_the_next_words_are_read_back_in():
     scenes = figure.scenes_written
-    found = scenes.once(Writer(), "Once")  # type: ignore[arg-type]
-    assert found.numbers["words"] == ["upon", "a", "time"]
-    assert found.numbers["holds"]
+    drawing = scenes.once(Writer(), "Once")  # type: ignore[arg-type]
+    assert drawing.numbers["words"] == ["upon", "a", "time"]
+    assert drawing.numbers["holds"]
     assert not scenes.once(Writer(), "There").numbers["holds"]  # type: ignore[arg-type]
     hello = scenes.hello(Writer(), "Hello, how are")  # type: ignore[arg-type]
     assert hello.numbers["holds"]
     assert "“you” 50%, “b” 25%, “c” 12%" in hello.caption
-    assert problems(found.figure) == problems(hello.figure) == []
+    assert problems(drawing.figure) == problems(hello.figure) == []
 
 
 def test_a_scene_without_its_model_says_what_is_missing(monkeypatch):
@@ -165,18 +165,18 @@ def test_a_model_that_cannot_show_the_scene_is_named():
 
 @pytest.mark.slow
 def test_all_scenes_are_one_page_one_picture_and_one_document(tmp_path):
-    found = everything()
-    assert problems(found.figure) == []
-    for each in found.scenes:
-        assert each.drawing is None or problems(each.drawing.figure) == []
-    page = found.save(tmp_path / "all.html").read_text()
+    drawing = everything()
+    assert problems(drawing.figure) == []
+    for scene in drawing.scenes:
+        assert scene.drawing is None or problems(scene.drawing.figure) == []
+    page = drawing.save(tmp_path / "all.html").read_text()
     assert page.count('<section class="slide"') == 1 + len(SCENES)
-    pictures = sum(each.drawing is not None for each in found.scenes)
+    pictures = sum(scene.drawing is not None for scene in drawing.scenes)
     assert page.count("data:image/svg+xml;base64,") == 1 + pictures
-    document = found.save(tmp_path / "all.pdf").read_bytes()
+    document = drawing.save(tmp_path / "all.pdf").read_bytes()
     assert len(re.findall(rb"/Type /Page[^s]", document)) == 1 + pictures
-    assert found.save(tmp_path / "all.png").stat().st_size > 1000
-    numbers = found.numbers
+    assert drawing.save(tmp_path / "all.png").stat().st_size > 1000
+    numbers = drawing.numbers
     assert json.loads(json.dumps(numbers, allow_nan=False)) == numbers
     assert list(numbers) == list(SCENES)
 
@@ -184,12 +184,12 @@ def test_all_scenes_are_one_page_one_picture_and_one_document(tmp_path):
 @pytest.mark.slow
 def test_a_sentence_of_ones_own_stands_in_every_scene_it_fits():
     text = "The nurse saw the doctor and the doctor thanked her."
-    found = show("gallery", text=text)
-    assert isinstance(found, Gallery)
-    marks = {each.name: each.mark for each in found.scenes}
-    assert {each.sentence for each in found.scenes} == {text}
+    drawing = show("gallery", text=text)
+    assert isinstance(drawing, Gallery)
+    marks = {scene.name: scene.mark for scene in drawing.scenes}
+    assert {scene.sentence for scene in drawing.scenes} == {text}
     assert all(marks[name] != "–" for name in ("dogs", "her", "gender", "walk"))
-    assert found.numbers["dogs"]["word"] == "doctor"
+    assert drawing.numbers["dogs"]["word"] == "doctor"
     with pytest.raises(InputError, match="no word twice"):
         show("gallery", scene="dogs", text="The dog sleeps.")
     with pytest.raises(InputError, match="no pronoun"):
@@ -200,5 +200,5 @@ def test_a_sentence_of_ones_own_stands_in_every_scene_it_fits():
 def test_a_model_that_does_not_know_the_words_says_so():
     with pytest.raises(InputError, match="another"):
         show("gallery", scene="dogs", model="tiny/translate")
-    own = show("gallery", scene="dogs", model="tiny/translate", text="The dog chased the dog.")
-    assert own.numbers["holds"]
+    drawing = show("gallery", scene="dogs", model="tiny/translate", text="The dog chased the dog.")
+    assert drawing.numbers["holds"]

@@ -16,14 +16,14 @@ from tests.legible import problems
 
 def test_the_sums_are_those_of_the_lectures():
     drawn = show("entries")
-    found = drawn.numbers
+    numbers = drawn.numbers
     assert problems(drawn.figure) == []
-    assert found["tokens"] == [128**2, 50_176, 196, 256]
-    assert found["entries"] == [128**4, 224**4, 38_416, 65_536]
-    assert found["bytes"][2:] == [153_664, 262_144]  # 150 KB and 256 KB
-    assert found["all_bytes"][0] == 768 * 2**30  # 768 GB
-    assert found["all_bytes"][2] // 2**20 == 112
-    assert found["all_bytes"][3] == 192 * 2**20
+    assert numbers["tokens"] == [128**2, 50_176, 196, 256]
+    assert numbers["entries"] == [128**4, 224**4, 38_416, 65_536]
+    assert numbers["bytes"][2:] == [153_664, 262_144]  # 150 KB and 256 KB
+    assert numbers["all_bytes"][0] == 768 * 2**30  # 768 GB
+    assert numbers["all_bytes"][2] // 2**20 == 112
+    assert numbers["all_bytes"][3] == 192 * 2**20
     texts = " ".join(
         text.get_text() for text in drawn.figure.findobj() if hasattr(text, "get_text")
     )
@@ -36,14 +36,14 @@ def test_patches_are_projected_as_the_models_do(tmp_path):
     random = np.random.default_rng(0)
     image = random.integers(0, 256, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(image).save(tmp_path / "noise.png")
-    found = show("patches", text=str(tmp_path / "noise.png"), patch=16, dim=5, seed=3)
+    drawing = show("patches", text=str(tmp_path / "noise.png"), patch=16, dim=5, seed=3)
     torch.manual_seed(3)
     weight = torch.randn(5, 768) / 768**0.5
     pixels = torch.from_numpy(image).permute(2, 0, 1).float()[None] / 255
     expected = F.conv2d(pixels, weight.view(5, 3, 16, 16), stride=16).flatten(2)[0].T
-    assert np.allclose(found.numbers["tokens"], expected, atol=1e-4)
-    assert (found.numbers["patches"], found.numbers["grid"]) == (16, [4, 4])
-    assert problems(found.figure) == []
+    assert np.allclose(drawing.numbers["tokens"], expected, atol=1e-4)
+    assert (drawing.numbers["patches"], drawing.numbers["grid"]) == (16, [4, 4])
+    assert problems(drawing.figure) == []
     assert problems(show("patches", patch=2).figure) == []
     with pytest.raises(InputError, match="divide 64"):
         show("patches", patch=3)
@@ -67,11 +67,11 @@ def test_positions_that_are_near_become_alike():
 
 def test_cosines_are_those_of_each_two_positions():
     table = torch.randn(6, 4)
-    found = similarity._cosines(table, (2, 3))
+    result = similarity._cosines(table, (2, 3))
     for i in range(6):
         for j in range(6):
             expected = F.cosine_similarity(table[i], table[j], dim=0)
-            assert found["cosines"][i][j] == pytest.approx(float(expected), abs=1e-4)
-    assert len(found["by_distance"]) == 2
+            assert result["cosines"][i][j] == pytest.approx(float(expected), abs=1e-4)
+    assert len(result["by_distance"]) == 2
     with pytest.raises(InputError, match="learned"):
         show("similarity", model="tiny/translate")

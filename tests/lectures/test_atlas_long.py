@@ -14,14 +14,14 @@ def test_in_training_a_pattern_comes_again_and_then_another():
     assert texts.shape == (200, lengths.TRAINED + 1)
     turns = 0
     for text in texts.tolist():
-        broken = []  # places whose next token is not the one that followed before
-        for place in range(len(text) - 1):
-            before = [i for i in range(place) if text[i] == text[place]]
-            if before and text[before[-1] + 1] != text[place + 1]:
-                broken.append(place)
+        broken = []  # positions whose next token is not the one that followed before
+        for position in range(len(text) - 1):
+            before = [i for i in range(position) if text[i] == text[position]]
+            if before and text[before[-1] + 1] != text[position + 1]:
+                broken.append(position)
         assert len(broken) <= 1
-        for place in broken:  # there the second pattern begins, with tokens of its own
-            assert not set(text[: place + 1]) & set(text[place + 1 :])
+        for position in broken:  # there the second pattern begins, with tokens of its own
+            assert not set(text[: position + 1]) & set(text[position + 1 :])
         turns += len(broken)
         assert len(set(text)) <= 2 * lengths.PERIODS[1]
     assert 60 < turns < 200
@@ -36,21 +36,21 @@ def test_a_part_of_a_long_text_has_a_pattern_of_its_own():
             part = text[start : start + lengths.PART]
             assert not seen & set(part)
             seen |= set(part)
-            for place in range(lengths.PART):
-                before = part[place] in part[:place]
-                assert can[start + place] == (before and place < lengths.PART - 1)
+            for position in range(lengths.PART):
+                before = part[position] in part[:position]
+                assert can[start + position] == (before and position < lengths.PART - 1)
 
 
 class Copier:
     """Names the token after the last earlier occurrence of the current one, else token 0."""
 
     def __call__(self, texts: Ragged) -> torch.Tensor:
-        found = []
+        guesses = []
         for text in texts.ids.view(len(texts.lengths), -1).tolist():
-            for place, token in enumerate(text):
-                earlier = [i for i in range(place) if text[i] == token]
-                found.append(text[earlier[-1] + 1] if earlier else 0)
-        return torch.nn.functional.one_hot(torch.tensor(found), lengths.VOCAB).float()
+            for position, token in enumerate(text):
+                earlier = [i for i in range(position) if text[i] == token]
+                guesses.append(text[earlier[-1] + 1] if earlier else 0)
+        return torch.nn.functional.one_hot(torch.tensor(guesses), lengths.VOCAB).float()
 
 
 def test_one_who_copies_from_the_text_is_always_right(monkeypatch):

@@ -12,18 +12,18 @@ from regard_lectures import show
 from regard_lectures.figures import cells, crossover, depth, fields, recall, road
 
 
-def loop(step, x, place):
+def loop(step, x, number):
     """The states of one text x (n, dim) in a loop over words, by the equations of the slides."""
     free = step.candidates(x[None])[0]  # h̃ or f(x)
-    found = []
+    states = []
     for t in range(len(x)):
-        if place == 0:
-            before = found[-1] if found else torch.zeros(road.DIM)
+        if number == 0:
+            before = states[-1] if states else torch.zeros(road.DIM)
             update = step.gates(x[None, t : t + 1], before[None, None])["update"][0, 0]
-            found.append(update * before + (1 - update) * free[t])
-        elif place < 3:
+            states.append(update * before + (1 - update) * free[t])
+        elif number < 3:
             scores = torch.stack([free[i] @ x[t] for i in range(t + 1)]) / road.DIM**0.5
-            found.append(sum(a * free[i] for i, a in enumerate(scores.softmax(0))))
+            states.append(sum(a * free[i] for i, a in enumerate(scores.softmax(0))))
         else:
             q, k, v, out = step.attention.matrices()
             heads, width = step.attention.heads, road.DIM // step.attention.heads
@@ -33,8 +33,8 @@ def loop(step, x, place):
                 scores = torch.stack([(k[rows] @ free[i]) @ (q[rows] @ x[t]) for i in range(t + 1)])
                 shares = (scores / width**0.5).softmax(0)
                 parts.append(sum(a * (v[rows] @ free[i]) for i, a in enumerate(shares)))
-            found.append(out @ torch.cat(parts))
-    return torch.stack(found)
+            states.append(out @ torch.cat(parts))
+    return torch.stack(states)
 
 
 STEPS = [
@@ -46,12 +46,12 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("number", range(5))
 @torch.no_grad()
-def test_each_step_is_the_equation_of_the_slide(place):
-    step, x = STEPS[place](), torch.randn(6, road.DIM)
+def test_each_step_is_the_equation_of_the_slide(number):
+    step, x = STEPS[number](), torch.randn(6, road.DIM)
     states = step(x[None])[0]
-    torch.testing.assert_close(states, loop(step, x, place), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(states, loop(step, x, number), atol=1e-5, rtol=1e-4)
     assert (step.rebuilt(x[None]) - states).abs().max() < 1e-6
     both = step(torch.stack((x, torch.randn_like(x))))  # the other text of a batch changes nothing
     torch.testing.assert_close(both[0], states, atol=1e-6, rtol=1e-5)
@@ -106,8 +106,8 @@ def test_a_dilated_convolution_is_pytorchs():
         rows = torch.nn.functional.pad(x.T, (2 * step, 0))
         wide = torch.nn.functional.conv1d(rows[None], weight, layer.into.bias, dilation=step)
         expected = torch.nn.functional.glu(wide[0].T, dim=-1)
-        found = fields.dilated(layer, step)(x)
-        torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+        out = fields.dilated(layer, step)(x)
+        torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(fields.dilated(layer, 1)(x), layer(x, plain_context((11,))))
 
 

@@ -30,14 +30,14 @@ def trains(function) -> bool:
     """Whether a function, or one of the atlas that it names, takes a step of an optimizer."""
     waiting, known = [function], set()
     while waiting:
-        each = waiting.pop()
-        known.add(each)
-        tree = ast.parse(textwrap.dedent(inspect.getsource(each)))
+        called = waiting.pop()
+        known.add(called)
+        tree = ast.parse(textwrap.dedent(inspect.getsource(called)))
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr in ("backward", "step"):
                 return True
             if isinstance(node, ast.Name):
-                named = inspect.unwrap(inspect.getmodule(each).__dict__.get(node.id, len))
+                named = inspect.unwrap(inspect.getmodule(called).__dict__.get(node.id, len))
                 ours = getattr(named, "__module__", "").startswith(FIGURES_FOLDER)
                 if ours and inspect.isroutine(named) and named not in known:
                     waiting.append(named)
@@ -66,8 +66,8 @@ def test_what_measures_a_figure_is_a_function_of_its_own(name):
 
 @pytest.mark.parametrize("name", STORED)
 def test_the_result_of_the_default_options_ships(name):
-    found = results.stored(name, FIGURES[name].read({}))
-    assert found is not None
+    result = results.stored(name, FIGURES[name].read({}))
+    assert result is not None
     assert results.stored_checksum(name) == FIGURES[name].settings()  # else: store it again
     assert results.stored(name, {**FIGURES[name].read({}), "seed": 1}) is None
 
@@ -133,7 +133,7 @@ def test_the_best_possible_guess_is_that_of_a_loop_over_the_rules():
             fits = [
                 other
                 for other in range(prompts.RULES)
-                if all(rules[other, each] == rules[rule, each] for each in letters[:shots])
+                if all(rules[other, letter] == rules[rule, letter] for letter in letters[:shots])
             ]
             said = [int(rules[other, letters[shots]]) for other in fits]
             shares.append(max(said.count(colour) for colour in range(4)) / len(said))
@@ -176,7 +176,7 @@ def test_an_ending_agrees_with_the_noun_after_its_adjective():
         assert len(example.ids()) == len(example.tokens) - 1
         for ending in example.endings:
             stem, said = example.tokens[ending.position : ending.position + 2]
-            own = [example.tokens[place] for place in ending.adjectives]
+            adjectives = [example.tokens[position] for position in ending.adjectives]
             noun = next(
                 word
                 for word in phrases[ending.adjectives[-1] :]  # `start` is missing in front
@@ -184,20 +184,22 @@ def test_an_ending_agrees_with_the_noun_after_its_adjective():
             )
             assert noun == example.tokens[ending.noun]
             assert said == question.ENDINGS[question.NOUNS[noun]]
-            assert stem[:-1] in [question.STEMS[word] for word in own]
+            assert stem[:-1] in [question.STEMS[word] for word in adjectives]
 
 
 def test_dropped_heads_are_zero_and_the_spared_one_stays():
     torch.manual_seed(0)
     heads = torch.ones(500, question.HEADS, 2, 3)
-    kept = question.drop_others(heads)[:, :, 0, 0]  # (batch, heads)
-    assert kept[:, question.SPARED].all()
-    others = kept[:, 1:]
+    outputs = question.drop_others(heads)[:, :, 0, 0]  # (batch, heads)
+    assert outputs[:, question.SPARED].all()
+    others = outputs[:, 1:]
     assert (others == others[:, :1]).all()  # all together
     assert float(others.mean()) == pytest.approx(1 - question.DROPPED, abs=0.05)
-    kept = question.drop_one(heads)[:, :, 0, 0]
-    assert set(kept.sum(1).tolist()) == {question.HEADS - 1.0, float(question.HEADS)}
-    assert 1 - float(kept.mean()) == pytest.approx(question.ONE_DROPPED / question.HEADS, abs=0.02)
+    outputs = question.drop_one(heads)[:, :, 0, 0]
+    assert set(outputs.sum(1).tolist()) == {question.HEADS - 1.0, float(question.HEADS)}
+    assert 1 - float(outputs.mean()) == pytest.approx(
+        question.ONE_DROPPED / question.HEADS, abs=0.02
+    )
 
 
 def test_only_the_head_found_by_its_question_is_needed():

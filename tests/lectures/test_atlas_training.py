@@ -42,16 +42,16 @@ def test_plain_layers_learn_the_identity_badly():
 
 def test_the_losses_are_those_of_pytorch():
     logits = torch.randn(7, dtype=torch.float64)
-    found = measures(logits.softmax(-1), 3, 0.1, "now")
+    losses = measures(logits.softmax(-1), 3, 0.1, "now")
     target = torch.tensor([3])
     for name, smoothing in (("one_hot", 0.0), ("smoothed", 0.1)):
         wanted = torch.nn.functional.cross_entropy(logits[None], target, label_smoothing=smoothing)
-        assert found[f"cross_entropy_{name}_now"] == pytest.approx(float(wanted))
+        assert losses[f"cross_entropy_{name}_now"] == pytest.approx(float(wanted))
     smoothed = torch.full((7,), 0.1 / 7, dtype=torch.float64)
     smoothed[3] += 0.9
     divergence = torch.nn.functional.kl_div(logits.log_softmax(-1), smoothed, reduction="sum")
-    assert found["kl_smoothed_now"] == pytest.approx(float(divergence))
-    assert found["kl_one_hot_now"] == pytest.approx(found["cross_entropy_one_hot_now"])
+    assert losses["kl_smoothed_now"] == pytest.approx(float(divergence))
+    assert losses["kl_one_hot_now"] == pytest.approx(losses["cross_entropy_one_hot_now"])
 
 
 def test_the_loss_of_merci_is_that_of_its_distribution():
@@ -93,18 +93,18 @@ def test_the_loss_takes_any_pair_of_known_words():
 def test_the_nearest_words_of_a_layer_are_those_of_regard_words():
     pipeline = regard.load("tiny/translate", device="cpu")
     texts = ["The dog sleeps.", "The old dog saw a cat.", "I see a dog."]
-    own, *others = read(pipeline, texts)
-    assert own.words == ["The", "dog", "sleeps"]
+    query, *others = read(pipeline, texts)
+    assert query.words == ["The", "dog", "sleeps"]
     theirs = pipeline.words("dog", texts, layer=0, count=3)
-    found = nearest(own, 1, others, 1)
-    wanted = [(each.word, each.cosine) for each in theirs.occurrences[0].near if each.sentence]
-    for one, (word, cosine) in zip(found, wanted, strict=False):
-        assert one.word == word
-        assert one.cosine == pytest.approx(cosine, abs=1e-5)
-    assert nearest(own, 1, others, 0)[0].cosine == pytest.approx(1, abs=1e-6)
-    unlike = nearest(own, 1, others, 1, other=True)
-    assert "dog" not in [each.word for each in unlike]
-    assert len({each.word for each in unlike}) == 3
+    neighbours = nearest(query, 1, others, 1)
+    wanted = [(word.word, word.cosine) for word in theirs.occurrences[0].near if word.sentence]
+    for neighbour, (word, cosine) in zip(neighbours, wanted, strict=False):
+        assert neighbour.word == word
+        assert neighbour.cosine == pytest.approx(cosine, abs=1e-5)
+    assert nearest(query, 1, others, 0)[0].cosine == pytest.approx(1, abs=1e-6)
+    unlike = nearest(query, 1, others, 1, other=True)
+    assert "dog" not in [neighbour.word for neighbour in unlike]
+    assert len({neighbour.word for neighbour in unlike}) == 3
 
 
 @pytest.mark.slow

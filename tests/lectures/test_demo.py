@@ -37,14 +37,16 @@ def _intervene_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_heads_that_carry_the_pronoun_matter_and_others_do_not(pipeline: Pipeline) -> None:
-    found = intervened().carriers
-    assert found.pairs >= 50
-    assert len(found.heads) <= 4
-    assert found.right_before >= 90
-    assert found.right_without <= 75  # two candidates: a guess is right half of the time
-    assert min(found.right_without_others) >= found.right_before - 10
-    assert all(set(found.heads).isdisjoint(others) for others in found.others)
-    tired, wide = (pipeline.translate(pair.source, knock_out=found.heads) for pair in grammar.DEMO)
+    carriers = intervened().carriers
+    assert carriers.pairs >= 50
+    assert len(carriers.heads) <= 4
+    assert carriers.right_before >= 90
+    assert carriers.right_without <= 75  # two candidates: a guess is right half of the time
+    assert min(carriers.right_without_others) >= carriers.right_before - 10
+    assert all(set(carriers.heads).isdisjoint(others) for others in carriers.others)
+    tired, wide = (
+        pipeline.translate(pair.source, knock_out=carriers.heads) for pair in grammar.DEMO
+    )
     assert (tired, wide) != tuple(pair.target for pair in grammar.DEMO)
 
 

@@ -27,14 +27,14 @@ COUNTS = {"D0": 36, "D1": 48, "D2": 42, "D3": 54, "D4": 170}
 
 def commands() -> list[str]:
     slides = [slide for deck in index.decks().values() for slide in deck.slides]
-    found = [command for each in (*slides, *topics()) for command in each.commands]
-    return list(dict.fromkeys(found))
+    lines = [command for slide in (*slides, *topics()) for command in slide.commands]
+    return list(dict.fromkeys(lines))
 
 
 def test_every_slide_of_the_five_decks_is_in_the_index():
-    found = index.decks()
-    assert {name: deck.count for name, deck in found.items()} == COUNTS
-    for deck in found.values():
+    decks = index.decks()
+    assert {name: deck.count for name, deck in decks.items()} == COUNTS
+    for deck in decks.values():
         assert [slide.number for slide in deck.slides] == list(range(1, deck.count + 1))
 
 
@@ -60,9 +60,9 @@ def test_every_row_that_a_slide_names_is_in_the_ledger():
 
 def ledger() -> list[str]:
     """The commands of the ledger."""
-    found = re.findall(r"`(regard [^`]+)`", (ROOT / "docs/lectures.md").read_text())
+    quoted = re.findall(r"`(regard [^`]+)`", (ROOT / "docs/lectures.md").read_text())
     told = {"regard show NAME", "regard lecture D4"}  # in the text above the tables
-    return [command for command in dict.fromkeys(found) if command not in told]
+    return [command for command in dict.fromkeys(quoted) if command not in told]
 
 
 @pytest.mark.parametrize("command", [*commands(), *ledger()])
@@ -85,8 +85,8 @@ def test_every_command_exists(command):
             settings = words[1 : words.index("--text")]
         assert name in FIGURES
         parse_options(name, settings)
-    for place in re.findall(r"\b(?:tiny|small|words)/\w+", command):
-        assert place in (recipes.shipped() if verb in ("plan", "compare") else shipped())
+    for model_name in re.findall(r"\b(?:tiny|small|words)/\w+", command):
+        assert model_name in (recipes.shipped() if verb in ("plan", "compare") else shipped())
     if verb == "plan" and "/" in words[0]:
         recipes.load(words[0], [word for word in words[1:] if "=" in word])
     for run in re.findall(r"\bruns/\w+", command):
@@ -126,17 +126,17 @@ def test_a_training_comes_first_and_once_and_a_digit_is_drawn(regard, monkeypatc
     monkeypatch.setattr("regard_lectures.commands._printed", printed)
     monkeypatch.setattr("regard_lectures.commands._open", print)
     for fresh in ([], ["--fresh"]):
-        found = regard("lecture", "D0", "--slides", "32-33", "--show", "-o", "out", *fresh)
-        assert found.code == 0, found.err
+        result = regard("lecture", "D0", "--slides", "32-33", "--show", "-o", "out", *fresh)
+        assert result.code == 0, result.err
     assert ran == ["train", *["look"] * 6]
 
 
 def test_the_decks_and_their_slides_are_listed(regard):
-    found = regard("lecture")
-    assert found.code == 0
-    assert "D4  170 slides" in found.out
-    found = regard("lecture", "d0", "--slides", "15-16")
-    assert found.out.splitlines()[:2] == [
+    result = regard("lecture")
+    assert result.code == 0
+    assert "D4  170 slides" in result.out
+    result = regard("lecture", "d0", "--slides", "15-16")
+    assert result.out.splitlines()[:2] == [
         "  15  step by step: query, key, value",
         "      regard show steps step=q",
     ]
@@ -177,7 +177,7 @@ def test_the_page_has_every_slide_and_what_failed_is_said(tmp_path):
         return "printed <here>\n"
 
     asked = [command for slide in slides for command in slide.commands]
-    shown = {each: index.draw(each, tmp_path, run, fresh=False) for each in asked}
+    shown = {command: index.draw(command, tmp_path, run, fresh=False) for command in asked}
     page = index.page_of(deck, slides, shown)
     assert page.count('<section class="slide"') == 3
     assert "<pre>printed &lt;here&gt;</pre>" in page
@@ -195,8 +195,8 @@ def test_a_lecture_is_shown(regard, tmp_path, monkeypatch):
     opened = []
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("webbrowser.open", opened.append)
-    found = regard("lecture", "D0", "--show", "--slides", "17-18", "-o", "out", "--quiet")
-    assert found.code == 0, found.err
+    result = regard("lecture", "D0", "--show", "--slides", "17-18", "-o", "out", "--quiet")
+    assert result.code == 0, result.err
     page = tmp_path / "out" / "index.html"
     assert opened == [page.as_uri()]
     assert page.read_text().count("data:image/svg+xml;base64,") == 2

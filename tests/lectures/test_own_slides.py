@@ -84,8 +84,8 @@ def test_no_phrase_belongs_to_two_topics():
 
 def test_a_file_is_listed_and_shown(regard, tmp_path, monkeypatch):
     (tmp_path / "talk.txt").write_text("Title\f1. Softmax\f")
-    found = regard("lecture", "--slides", "talk.txt")
-    assert found.out.splitlines() == [
+    result = regard("lecture", "--slides", "talk.txt")
+    assert result.out.splitlines() == [
         "   1  Title", "      no command fits", "   2  1. Softmax", "      regard show softmax",
     ]  # fmt: skip
     rows = [json.loads(line) for line in

@@ -35,31 +35,31 @@ def translator():
 def numbers_of(pipeline: Any, text: str, part: str, layer: int = 0, head: int = 0, **options: Any):
     """What the JSON says, read back."""
     site = choose_site(pipeline.model, part, layer, head)
-    found = record(
+    recorded = record(
         pipeline.task, pipeline.model, text, site, head, decode=pipeline.decoding(), **options
     )
-    return json.loads(json.dumps(found.to_json(matrices=True), allow_nan=False)), found
+    return json.loads(json.dumps(recorded.to_json(matrices=True), allow_nan=False)), recorded
 
 
-def recompute(found: dict[str, Any], *, tolerance: float = 2e-5) -> None:
+def recompute(numbers: dict[str, Any], *, tolerance: float = 2e-5) -> None:
     """Each step from the one before, with nothing but numpy."""
-    number = {name: np.array(value) for name, value in found.items() if isinstance(value, list)}
+    number = {name: np.array(value) for name, value in numbers.items() if isinstance(value, list)}
     get = number.get
 
-    def close(one, other):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=tolerance)
+    def close(actual, expected):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=tolerance)
 
     looked_at = get("memory", number["x"])
     close(number["x"] @ number["w_q"] + get("b_q", 0), get("q_projected", number["q"]))
     close(looked_at @ number["w_k"] + get("b_k", 0), get("k_projected", number["k"]))
     close(looked_at @ number["w_v"] + get("b_v", 0), number["v"])
     close(number["q"] @ number["k"].T, number["scores"])
-    close(number["scores"] * found["scale"], number["scaled"])
+    close(number["scores"] * numbers["scale"], number["scaled"])
     final = np.where(number["mask"], number["scaled"] + get("bias", 0), -np.inf)
     share = np.exp(final - final.max(1, keepdims=True))
     close(share / share.sum(1, keepdims=True), number["weights"])
     close(number["weights"] @ number["v"], number["sum"])
-    wide, head = number["sum"].shape[1], found["head"]
+    wide, head = number["sum"].shape[1], numbers["head"]
     close(number["joined"][:, head * wide : (head + 1) * wide], number["sum"])
     close(number["joined"] @ number["w_o"] + get("b_o", 0), number["out"])
 
@@ -68,21 +68,21 @@ def recompute(found: dict[str, Any], *, tolerance: float = 2e-5) -> None:
     ("part", "layer"), [("encoder", 0), ("decoder", 0), ("decoder", 1), ("cross", 1)]
 )
 def test_every_number_of_a_translator_follows_from_the_one_before(part, layer):
-    found, _ = numbers_of(translator(), SENTENCE, part, layer, 3)
-    recompute(found)
-    assert found["scale"] == pytest.approx(1 / 4)  # √16
-    mask, count = np.array(found["mask"]), len(found["tokens"])
+    numbers, _ = numbers_of(translator(), SENTENCE, part, layer, 3)
+    recompute(numbers)
+    assert numbers["scale"] == pytest.approx(1 / 4)  # √16
+    mask, count = np.array(numbers["mask"]), len(numbers["tokens"])
     if part == "decoder":
         assert (mask == np.tri(count, dtype=bool)).all()
-        assert found["tokens"][0] == "<s>"
+        assert numbers["tokens"][0] == "<s>"
     else:
         assert mask.all()
-        assert found["key_tokens"] == ["The", "animal", "was", "tired", "."]
+        assert numbers["key_tokens"] == ["The", "animal", "was", "tired", "."]
 
 
 def test_the_numbers_are_those_of_the_forward_pass():
     pipeline = translator()
-    found, _ = numbers_of(pipeline, SENTENCE, "cross", 1, 2, target="Das Tier war müde.")
+    numbers, _ = numbers_of(pipeline, SENTENCE, "cross", 1, 2, target="Das Tier war müde.")
     source, target = pipeline.vocabulary.source, pipeline.vocabulary.target
     from regard.inputs.arrays import Ragged
 
@@ -98,10 +98,10 @@ def test_the_numbers_are_those_of_the_forward_pass():
         ("sum", "heads"),
     ):
         recorded = tap.records[f"decoder.1.cross.{site}"][0, 2]
-        assert torch.equal(torch.tensor(found[name]), recorded), name
-    assert torch.equal(torch.tensor(found["out"]), tap.records["decoder.1.cross.out"][0])
+        assert torch.equal(torch.tensor(numbers[name]), recorded), name
+    assert torch.equal(torch.tensor(numbers["out"]), tap.records["decoder.1.cross.out"][0])
     recorded = tap.records["decoder.1.cross.scores"][0, 2]
-    assert torch.allclose(torch.tensor(found["scaled"]), recorded, atol=1e-5)
+    assert torch.allclose(torch.tensor(numbers["scaled"]), recorded, atol=1e-5)
     assert plain.shape[0] == len(ids)
 
 
@@ -116,20 +116,20 @@ def test_nothing_is_left_on_the_model():
 @pytest.mark.slow
 def test_a_bert_of_theirs(tmp_path):
     tiny_bert.save(tmp_path)
-    found, _ = numbers_of(load(tmp_path), "the cat sat", "encoder", 1, 1, word="cat")
-    recompute(found)
-    assert found["tokens"] == ["[CLS]", "the", "cat", "sat", "[SEP]"]
-    assert found["row"] == 2
+    numbers, _ = numbers_of(load(tmp_path), "the cat sat", "encoder", 1, 1, word="cat")
+    recompute(numbers)
+    assert numbers["tokens"] == ["[CLS]", "the", "cat", "sat", "[SEP]"]
+    assert numbers["row"] == 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
 def test_a_t5_of_theirs_adds_its_bias_and_does_not_scale(part, tmp_path):
     tiny_t5.save(tmp_path)
-    found, steps = numbers_of(load(tmp_path), "the cat <extra_id_0> the mat", part)
-    recompute(found)
-    assert found["scale"] == 1
-    assert ("bias" in found) == (part != "cross")
+    numbers, steps = numbers_of(load(tmp_path), "the cat <extra_id_0> the mat", part)
+    recompute(numbers)
+    assert numbers["scale"] == 1
+    assert ("bias" in numbers) == (part != "cross")
     names = [scene.name for scene in scenes_of(steps)]
     assert ("+ bias" in names) == (part != "cross")
 
@@ -149,12 +149,12 @@ def test_rotary_and_normed_queries_are_those_that_meet(settings):
     both = translator().vocabulary
     model = Decoder(recipe.model, both.source.vocab)
     pipeline = Pipeline(model, Vocabulary(both.source, both.source), recipe)
-    found, _ = numbers_of(pipeline, SENTENCE, "", 1, 2, word="was")
-    recompute(found)
+    numbers, _ = numbers_of(pipeline, SENTENCE, "", 1, 2, word="was")
+    recompute(numbers)
     said = "normed and turned" if settings else "they are turned"
-    assert said in found["note"]
-    assert "q_projected" in found
-    assert found["row"] == 2
+    assert said in numbers["note"]
+    assert "q_projected" in numbers
+    assert numbers["row"] == 2
 
 
 def test_what_is_not_there_is_refused_with_what_is():
@@ -177,19 +177,19 @@ def test_what_is_not_there_is_refused_with_what_is():
 
 
 def test_a_word_may_be_named_by_its_number_and_is_the_last_by_default():
-    found, _ = numbers_of(translator(), SENTENCE, "encoder")
-    assert found["word"] == "tired"
-    found, _ = numbers_of(translator(), SENTENCE, "encoder", word="1")
-    assert found["word"] == "animal"
-    found, _ = numbers_of(translator(), "The dog sees the dog.", "encoder", word="dog")
-    assert found["row"] == 1
-    assert "2 times" in found["note"]
+    numbers, _ = numbers_of(translator(), SENTENCE, "encoder")
+    assert numbers["word"] == "tired"
+    numbers, _ = numbers_of(translator(), SENTENCE, "encoder", word="1")
+    assert numbers["word"] == "animal"
+    numbers, _ = numbers_of(translator(), "The dog sees the dog.", "encoder", word="dog")
+    assert numbers["row"] == 1
+    assert "2 times" in numbers["note"]
 
 
 def test_the_default_is_the_first_of_the_shelf_that_can_read_the_text():
-    found = show("steps").numbers
+    numbers = show("steps").numbers
     name = next(name for name in MODELS if name in shipped())
-    assert (found["model"], found["text"]) == (name, MODELS[name])
+    assert (numbers["model"], numbers["text"]) == (name, MODELS[name])
 
 
 def test_the_page_is_complete_in_itself_and_has_every_step(tmp_path):
@@ -220,11 +220,11 @@ def test_pictures_are_written_as_their_ending_says(tmp_path):
     pdf = drawing.save(tmp_path / "steps.pdf").read_bytes()
     assert pdf.startswith(b"%PDF")
     assert len(re.findall(rb"/Type /Page\b", pdf)) == 12
-    kept = json.loads(drawing.save(tmp_path / "steps.json").read_text())
-    assert kept == drawing.numbers
-    one = show("steps", tmp_path / "one.png", model=TINY, text=SENTENCE, step=8)
+    numbers = json.loads(drawing.save(tmp_path / "steps.json").read_text())
+    assert numbers == drawing.numbers
+    eighth = show("steps", tmp_path / "one.png", model=TINY, text=SENTENCE, step=8)
     assert tuple(np.frombuffer((tmp_path / "one.png").read_bytes()[16:24], ">u4")) == (1280, 720)
-    assert one._repr_png_() == (tmp_path / "one.png").read_bytes()
+    assert eighth._repr_png_() == (tmp_path / "one.png").read_bytes()
     with pytest.raises(InputError, match=r"\.html, \.png, \.svg, \.pdf or \.json"):
         show("steps", tmp_path / "steps.gif")
 

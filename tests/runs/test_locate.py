@@ -56,11 +56,11 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture
 def hub_cache(tmp_path, monkeypatch) -> Path:
     """An empty cache, and an empty folder to work in."""
-    place = tmp_path / "cache"
-    monkeypatch.setenv("HF_HUB_CACHE", str(place))
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("HF_HUB_CACHE", str(folder))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    return place
+    return folder
 
 
 def put(hub_cache: Path, name: str, folder: Path, commit: str = COMMIT, ref: str = "main") -> Path:
@@ -101,9 +101,9 @@ def test_a_name_in_the_cache_is_a_model(hub_cache, folder, stored, asked):
 def test_everything_takes_a_cached_name(hub_cache, folder, regard):
     put(hub_cache, "me/gpt", folder)
     expected = load(folder).generate("once upon", max_length=4, sample=False)
-    found = package.load("me/gpt")
-    assert found.name == "me/gpt"
-    assert found.generate("once upon", max_length=4, sample=False) == expected
+    pipeline = package.load("me/gpt")
+    assert pipeline.name == "me/gpt"
+    assert pipeline.generate("once upon", max_length=4, sample=False) == expected
     assert package.vocabulary("me/gpt").source.encode("the dog") == [10, 8]
     assert outline("me/gpt")[1] == (len(WORDS),)
     written = regard("generate", "me/gpt", "once upon", "--greedy", "--tokens", "4")
@@ -131,7 +131,7 @@ def test_a_path_goes_before_the_shelf_and_the_shelf_before_the_cache(hub_cache, 
 
 
 @pytest.mark.parametrize(
-    ("variables", "place"),
+    ("variables", "folder"),
     [
         ({"HF_HUB_CACHE": "a", "HF_HOME": "b", "XDG_CACHE_HOME": "c"}, "a"),
         ({"HUGGINGFACE_HUB_CACHE": "d", "HF_HOME": "b"}, "d"),
@@ -142,13 +142,13 @@ def test_a_path_goes_before_the_shelf_and_the_shelf_before_the_cache(hub_cache, 
         ({}, "home/.cache/huggingface/hub"),
     ],
 )
-def test_the_cache_is_where_the_hubs_own_library_has_it(monkeypatch, variables, place):
+def test_the_cache_is_where_the_hubs_own_library_has_it(monkeypatch, variables, folder):
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "home")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert cache() == Path(place)
+    assert cache() == Path(folder)
 
 
 def test_of_several_snapshots_main_is_meant(hub_cache, folder):
@@ -290,20 +290,20 @@ class Hub(ModuleType):
         if name not in self.repositories:
             raise NotFound("404")
         assert files_metadata
-        sizes = {one.name: one.stat().st_size for one in self.repositories[name].iterdir()}
+        sizes = {path.name: path.stat().st_size for path in self.repositories[name].iterdir()}
         files = [SimpleNamespace(rfilename=file, size=size)
                  for file, size in (sizes | self.more).items()]  # fmt: skip
         return SimpleNamespace(siblings=files, sha=COMMIT)
 
     def snapshot_download(self, name, *, revision, cache_dir, allow_patterns):
         self.asked.append(allow_patterns)
-        found = self.repositories[name]
+        folder = self.repositories[name]
         chosen = Path(cache_dir).parent / "chosen"
         shutil.rmtree(chosen, ignore_errors=True)
         chosen.mkdir()
         for file in allow_patterns:
-            if (found / file).exists():
-                shutil.copy(found / file, chosen / file)
+            if (folder / file).exists():
+                shutil.copy(folder / file, chosen / file)
         return str(put(Path(cache_dir), name, chosen, ref=revision or "main"))
 
 
@@ -319,8 +319,8 @@ def online(monkeypatch, hub_cache, folder) -> Hub:  # noqa: ARG001 (it stands in
 
 
 def test_a_name_that_nothing_here_has_is_downloaded_and_then_cached(online, folder, caplog):
-    found = load("me/gpt")
-    assert found.parameters == load(folder).parameters
+    pipeline = load("me/gpt")
+    assert pipeline.parameters == load(folder).parameters
     [name, files] = online.asked
     assert name == "me/gpt"
     assert sorted(files) == ["config.json", "generation_config.json", "model.safetensors",

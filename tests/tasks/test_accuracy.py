@@ -21,7 +21,7 @@ def conlleval_chunks(tags):
     """conlleval's own two functions, rule by rule."""
     chunks, begun = set(), None
     previous, previous_type = "O", ""
-    for place, tag in enumerate([*tags, "O"]):
+    for index, tag in enumerate([*tags, "O"]):
         letter, _, kind = tag.partition("-")
         ends = (
             previous in ("E", "S")
@@ -34,10 +34,10 @@ def conlleval_chunks(tags):
             or (letter != "O" and previous_type != kind)
         )
         if ends and begun is not None:
-            chunks.add((begun[1], begun[0], place))
+            chunks.add((begun[1], begun[0], index))
             begun = None
         if starts:
-            begun = (place, kind)
+            begun = (index, kind)
         previous, previous_type = letter, kind
     return chunks
 
@@ -52,8 +52,8 @@ def test_entities_are_those_of_conlleval_for_every_order_of_tags():
 
 def test_entity_scores_by_hand():
     wanted = [["B-per", "I-per", "O", "B-loc"], ["O", "B-loc"]]
-    found = [["B-per", "O", "O", "B-loc"], ["B-per", "B-loc"]]
-    scores = entity_scores(wanted, found)
+    predicted = [["B-per", "O", "O", "B-loc"], ["B-per", "B-loc"]]
+    scores = entity_scores(wanted, predicted)
     assert scores.overall["precision"] == pytest.approx(50)  # 2 of 4
     assert scores.overall["recall"] == pytest.approx(200 / 3)  # 2 of 3
     assert scores.overall["f1"] == pytest.approx(400 / 7)

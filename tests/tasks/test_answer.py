@@ -43,7 +43,7 @@ def test_targets_are_the_tokens_that_cover_the_answer(theirs_and_ours, text):
     [row] = task.rows([question], (), 120)
     ids, spans = p.vocabulary.source.spans(CONTEXT)
     before = row.ids.index(3) + 1  # after the first separator
-    first, last = (place - before for place in row.targets)
+    first, last = (target - before for target in row.targets)
     assert row.ids[before : before + len(ids)] == ids
     assert CONTEXT[spans[first][0] : spans[last][1]] == text
 
@@ -68,14 +68,14 @@ def test_label_smoothing_spreads_over_the_tokens_of_each_window(theirs_and_ours)
     task = task_of(p, examples, smoothing=0.2)
     batch = batch_of(task.train, range(len(task.train)))
     with torch.no_grad():
-        found = float(task.loss(p.model, batch))
+        loss = float(task.loss(p.model, batch))
         expected = 0.0
         for row in task.train:  # each alone, without padding
             logits = p.model.answer(batch_of([row], [0]).source)  # (tokens, 2)
             targets = torch.tensor(row.targets)
-            each = F.cross_entropy(logits.T, targets, reduction="sum", label_smoothing=0.2)
-            expected += float(each)
-    assert found == pytest.approx(expected, rel=1e-5)
+            window_loss = F.cross_entropy(logits.T, targets, reduction="sum", label_smoothing=0.2)
+            expected += float(window_loss)
+    assert loss == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_loss_is_theirs_summed_over_places(theirs_and_ours):
@@ -85,13 +85,13 @@ def test_the_loss_is_theirs_summed_over_places(theirs_and_ours):
     batch = batch_of(task.train, range(len(task.train)))
     expected = 0.0
     with torch.no_grad():
-        found = float(task.loss(p.model, batch))
+        loss = float(task.loss(p.model, batch))
         for row in task.train:
-            first, last = (torch.tensor([place]) for place in row.targets)
+            first, last = (torch.tensor([target]) for target in row.targets)
             out = theirs(torch.tensor([row.ids]), token_type_ids=torch.tensor([row.types]),
                          start_positions=first, end_positions=last)  # fmt: skip
             expected += 2 * float(out.loss)  # theirs is the mean of the two
-    assert found == pytest.approx(expected, rel=1e-4)
+    assert loss == pytest.approx(expected, rel=1e-4)
     assert task.targets(batch) == 2 * len(task.train)
 
 
@@ -99,20 +99,20 @@ def test_the_loss_is_theirs_summed_over_places(theirs_and_ours):
 def test_the_best_answers_are_those_of_an_exhaustive_search(theirs_and_ours, unanswerable):
     _, p = theirs_and_ours
     task = task_of(p, overlap=2 * LONGEST_ANSWER, longest=120)
-    [found] = task.answer(
+    [answers] = task.answer(
         p.model, task.read(p.model, ["where ?"]), CONTEXT, 5, unanswerable=unanswerable
     )
     question = task.tokenizer.encode("where ?")
     parts, spans = task._parts(question, Question("where ?", CONTEXT, ()), 48)
     logits = task._logits(p.model, [part.row for part in parts])
-    scores = {("", 0, 0): min(float(each[0].sum()) for each in logits)} if unanswerable else {}
-    every, words = [*scores.values()], [each.span() for each in re.finditer(r"[^\W_]+", CONTEXT)]
-    for part, each in zip(parts, logits, strict=True):
-        for first in part.window.own:
+    scores = {("", 0, 0): min(float(row[0].sum()) for row in logits)} if unanswerable else {}
+    every, words = [*scores.values()], [word.span() for word in re.finditer(r"[^\W_]+", CONTEXT)]
+    for part, window_logits in zip(parts, logits, strict=True):
+        for first in part.window.own_tokens:
             for last in range(first, min(first + LONGEST_ANSWER, part.window.stop)):
                 (start, _), (_, end) = spans[first], spans[last]
-                rows = [part.before + place - part.window.start for place in (first, last)]
-                score = float(each[rows[0], 0] + each[rows[1], 1])
+                rows = [part.before + token - part.window.start for token in (first, last)]
+                score = float(window_logits[rows[0], 0] + window_logits[rows[1], 1])
                 every.append(score)
                 start = next((first for first, last in words if first < start < last), start)
                 end = next((last for first, last in words if first < end < last), end)
@@ -120,10 +120,10 @@ def test_the_best_answers_are_those_of_an_exhaustive_search(theirs_and_ours, una
                 scores[CONTEXT[start:end], start, end] = max(score, known)
     total = torch.logsumexp(torch.tensor(every), 0)
     best = sorted(scores, key=lambda key: -scores[key])[:5]
-    assert [(each.text, each.start, each.end) for each in found] == best
-    for each in found:
-        expected = torch.exp(torch.tensor(scores[each.text, each.start, each.end]) - total)
-        assert each.probability == pytest.approx(float(expected), rel=1e-3)
+    assert [(answer.text, answer.start, answer.end) for answer in answers] == best
+    for answer in answers:
+        expected = torch.exp(torch.tensor(scores[answer.text, answer.start, answer.end]) - total)
+        assert answer.probability == pytest.approx(float(expected), rel=1e-3)
 
 
 def test_questions_together_are_answered_as_alone(theirs_and_ours):
@@ -131,10 +131,10 @@ def test_questions_together_are_answered_as_alone(theirs_and_ours):
     asked = [("where ?", CONTEXT), ("so ?", LONG), ("who ?", "Anna")]
     questions, contexts = map(list, zip(*asked, strict=True))
     together = p.task.answer(p.model, p.task.read(p.model, questions), contexts)
-    for (question, context), [found] in zip(asked, together, strict=True):
+    for (question, context), [answer] in zip(asked, together, strict=True):
         [alone] = p.answer(question, context)
-        assert (alone.text, alone.start) == (found.text, found.start)
-        assert context[found.start : found.end] == found.text
+        assert (alone.text, alone.start) == (answer.text, answer.start)
+        assert context[answer.start : answer.end] == answer.text
     measured = p.measure([Question(q, c, (Excerpt(c[:4], 0),)) for q, c in asked])
     assert measured.overall.keys() == {"loss", "exact", "f1"}
 
@@ -153,22 +153,22 @@ def test_questions_without_answer_or_text_are_refused(theirs_and_ours):
 
 def test_an_answer_is_whole_words_whatever_its_tokens_cover(theirs_and_ours):
     _, p = theirs_and_ours
-    for each in p.answer("where ?", CONTEXT, 20):
-        for place in (each.start, each.end):
-            assert not CONTEXT[max(0, place - 1) : place + 1].isalnum() or place in (
+    for answer in p.answer("where ?", CONTEXT, 20):
+        for edge in (answer.start, answer.end):
+            assert not CONTEXT[max(0, edge - 1) : edge + 1].isalnum() or edge in (
                 0,
                 len(CONTEXT),
             )
-    found = p.answer("where ?", CONTEXT, 20)
-    assert len({(each.start, each.end) for each in found}) == 20
+    answers = p.answer("where ?", CONTEXT, 20)
+    assert len({(answer.start, answer.end) for answer in answers}) == 20
 
 
 def test_several_questions_are_answered_in_one_text_or_each_in_its_own(theirs_and_ours):
     _, p = theirs_and_ours
-    one, other = p.answer(["where ?", "who is it ?"], [CONTEXT, LONG])
-    assert one[0].text == p.answer("where ?", CONTEXT)[0].text
-    assert other[0].text == p.answer("who is it ?", LONG)[0].text
-    assert p.answer(["where ?"], CONTEXT)[0][0].text == one[0].text
+    first, second = p.answer(["where ?", "who is it ?"], [CONTEXT, LONG])
+    assert first[0].text == p.answer("where ?", CONTEXT)[0].text
+    assert second[0].text == p.answer("who is it ?", LONG)[0].text
+    assert p.answer(["where ?"], CONTEXT)[0][0].text == first[0].text
     with pytest.raises(InputError, match="contexts: got 1, expected one, or 2"):
         p.answer(["where ?", "who ?"], [CONTEXT])
 

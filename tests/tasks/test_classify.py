@@ -43,13 +43,13 @@ def test_the_loss_is_theirs_summed_over_texts_and_pairs(theirs_and_ours, task):
     theirs, p = theirs_and_ours
     batch = batch_of(task.train, range(12))
     with torch.no_grad():
-        found = float(task.loss(p.model, batch))
+        loss = float(task.loss(p.model, batch))
         expected = 0.0
         for row in task.train:
             out = theirs(torch.tensor([row.ids]), token_type_ids=torch.tensor([row.types]),
                          labels=torch.tensor(row.targets))  # fmt: skip
             expected += float(out.loss)
-    assert found == pytest.approx(expected, rel=1e-4)
+    assert loss == pytest.approx(expected, rel=1e-4)
     assert task.targets(batch) == 12
 
 
@@ -66,22 +66,25 @@ def test_parts_of_a_batch_add_up_to_it(theirs_and_ours, task):
 def test_batches_go_on_from_any_cursor(task):
     first = list(itertools.islice(task.batches(Cursor()), 15))
     assert first[-1][1].epoch >= 1
-    for place in (0, 2, 7):
-        again = list(itertools.islice(task.batches(first[place][1]), 3))
-        expected = first[place + 1 : place + 4]
+    for start in (0, 2, 7):
+        again = list(itertools.islice(task.batches(first[start][1]), 3))
+        expected = first[start + 1 : start + 4]
         assert [b.index for b, _ in again] == [b.index for b, _ in expected]
 
 
 def test_a_batch_gives_what_each_text_gives_alone_and_measures_follow(theirs_and_ours, task):
     _, p = theirs_and_ours
-    texts = [each.text if each.pair is None else (each.text, each.pair) for each in EXAMPLES]
+    texts = [
+        example.text if example.pair is None else (example.text, example.pair)
+        for example in EXAMPLES
+    ]
     together = p.classify(texts)
-    for text, found in zip(texts, together, strict=True):
+    for text, labels in zip(texts, together, strict=True):
         alone = p.classify(text)
-        assert [each.label for each in alone] == [each.label for each in found]
-        assert alone[0].probability == pytest.approx(found[0].probability, abs=1e-5)
-    right = sum(found[0].label == each.label
-                for found, each in zip(together, EXAMPLES, strict=True))  # fmt: skip
+        assert [label.label for label in alone] == [label.label for label in labels]
+        assert alone[0].probability == pytest.approx(labels[0].probability, abs=1e-5)
+    right = sum(labels[0].label == example.label
+                for labels, example in zip(together, EXAMPLES, strict=True))  # fmt: skip
     assert p.measure(EXAMPLES).overall["accuracy"] == pytest.approx(100 * right / 12)
     assert task.evaluate(p.model).keys() == {"loss", "accuracy", "f1"}
 

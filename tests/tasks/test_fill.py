@@ -91,8 +91,8 @@ def test_the_loss_is_a_sum_over_hidden_tokens_whatever_the_parts(pairs):
 
 def test_evaluation_has_the_same_holes_each_time_and_measures_only_those():
     task, model = made(pairs=True)
-    found = task.evaluate(model)
-    assert found == task.evaluate(model)
+    scores = task.evaluate(model)
+    assert scores == task.evaluate(model)
     total = right = count = pairs_right = pairs = 0
     with torch.no_grad():
         for batch in task.valid.evaluation():
@@ -104,20 +104,20 @@ def test_evaluation_has_the_same_holes_each_time_and_measures_only_those():
             together = model.next_sentence(model.pooled(texts, model.hidden(texts))).argmax(1) == 0
             pairs_right += int((together == batch.labels.bool()).sum())
             pairs += len(batch.labels)
-    assert found["loss"] == pytest.approx(total / count)
-    assert found["accuracy"] == pytest.approx(right / count)
-    assert found["perplexity"] == pytest.approx(math.exp(total / count))
-    assert found["next_sentence_accuracy"] == pytest.approx(pairs_right / pairs)
+    assert scores["loss"] == pytest.approx(total / count)
+    assert scores["accuracy"] == pytest.approx(right / count)
+    assert scores["perplexity"] == pytest.approx(math.exp(total / count))
+    assert scores["next_sentence_accuracy"] == pytest.approx(pairs_right / pairs)
 
 
 def test_holes_change_from_epoch_to_epoch_and_not_between_two_runs():
     task, _ = made(pairs=False)
     for epoch in (0, 1):
-        one, two = (next(task.batches(Cursor(epoch, 1)))[0] for _ in range(2))
-        assert torch.equal(one.source.ids, two.source.ids)
+        first, second = (next(task.batches(Cursor(epoch, 1)))[0] for _ in range(2))
+        assert torch.equal(first.source.ids, second.source.ids)
     batch = next(iter(task.train.rows.evaluation()))
-    zero, one = (task.train.corrupt(batch, epoch) for epoch in (0, 1))
-    assert not torch.equal(zero.target_positions, one.target_positions)
+    before, after = (task.train.corrupt(batch, epoch) for epoch in (0, 1))
+    assert not torch.equal(before.target_positions, after.target_positions)
 
 
 def test_symbols_and_unknown_words_are_never_hidden():
@@ -164,10 +164,10 @@ def test_resuming_is_exact_and_the_trained_model_fills_and_embeds(tmp_path, monk
     small(data, tmp_path / "whole", 6)
     small(data, tmp_path / "run", 3)
     pipeline = small(data, tmp_path / "run", 6, resume=True)
-    one, two = (checkpoint.latest(tmp_path / name)[1] for name in ("whole", "run"))
-    assert one.step == two.step == 6
-    assert one.weights.keys() == two.weights.keys()
-    assert all(torch.equal(one.weights[name], two.weights[name]) for name in one.weights)
+    whole, resumed = (checkpoint.latest(tmp_path / name)[1] for name in ("whole", "run"))
+    assert whole.step == resumed.step == 6
+    assert whole.weights.keys() == resumed.weights.keys()
+    assert all(torch.equal(whole.weights[name], resumed.weights[name]) for name in whole.weights)
     [mask] = pipeline.fill("the cow eats [MASK] .", count=3)
     assert len(mask) == 3
     [everything] = pipeline.fill("the cow eats [MASK] .", count=pipeline.vocabulary.source.vocab)

@@ -57,13 +57,13 @@ def test_suggested_words_are_the_likeliest_of_all_with_their_probabilities(lette
     task, model = letters
     ends = [token for token in range(task.tokenizer.vocab)
             if task.tokenizer.decode([token]).strip() not in ("a", "b")]  # fmt: skip
-    every = ["".join(each) for n in range(1, 8) for each in product("ab", repeat=n)]
+    every = ["".join(word) for n in range(1, 8) for word in product("ab", repeat=n)]
     expected = {word: probability(task, model, "ab ba", word, ends) for word in every}
     best = sorted(expected, key=lambda word: -expected[word])[:3]
-    found = next_words(task, model, "ab ba", 3)
-    assert [each.word for each in found] == best
-    for each in found:
-        assert each.probability == pytest.approx(expected[each.word], rel=1e-3)
+    suggestions = next_words(task, model, "ab ba", 3)
+    assert [suggestion.word for suggestion in suggestions] == best
+    for suggestion in suggestions:
+        assert suggestion.probability == pytest.approx(expected[suggestion.word], rel=1e-3)
 
 
 def test_a_space_at_the_end_of_the_text_changes_nothing(letters):
@@ -125,10 +125,10 @@ def test_suggesting_ends_for_a_model_that_knows_no_end_of_words(letters, monkeyp
     reads = []
 
     def endless(*given):  # every word goes on, with a letter or another
-        some = given[-1]
-        reads.append(len(some))
-        rows = torch.full((len(some), task.tokenizer.vocab), -40.0)
-        rows[:, task._edges[0] if not some[0] else task._edges[1]] = -0.7
+        partial_words = given[-1]
+        reads.append(len(partial_words))
+        rows = torch.full((len(partial_words), task.tokenizer.vocab), -40.0)
+        rows[:, task._word_masks[0] if not partial_words[0] else task._word_masks[1]] = -0.7
         return rows
 
     monkeypatch.setattr(generate, "_next", endless)
@@ -140,9 +140,9 @@ def test_a_long_text_before_a_suggestion_is_cut_with_a_warning(letters, caplog):
     task, model = letters
     next_words(task, model, "ab " * 11)  # there are 48 positions, 12 of them for a word
     assert not caplog.messages
-    found = next_words(task, model, "ab " * 100)
+    suggestions = next_words(task, model, "ab " * 100)
     assert caplog.messages == ["warning: only the last 35 tokens of the prompt are read"]
-    assert found == next_words(task, model, "b " + "ab " * 60)
+    assert suggestions == next_words(task, model, "b " + "ab " * 60)
     caplog.clear()
     word_accuracy(task, model, ["ab " * 60], words=3)
     assert not caplog.messages
@@ -172,11 +172,11 @@ def test_a_model_of_few_positions_suggests_and_goes_on(letters, longest):
     torch.manual_seed(0)
     config = GPTConfig(layers=1, dim=16, heads=2, hidden=16, max_length=max(2, longest))
     model = build(config, task.tokenizer.vocab).eval()
-    found = next_words(task, model, "ab ba ab ba ab ba ab", 2)
-    assert found or longest <= 2  # there is room for a space, not for a letter behind it
+    suggestions = next_words(task, model, "ab ba ab ba ab ba ab", 2)
+    assert suggestions or longest <= 2  # there is room for a space, not for a letter behind it
     [prompt] = task.read(model, ["ab ba " * 9])
     config = DecodeConfig(max_length=4)
-    assert len(task.fitted(prompt.values, longest, config)) <= max(1, longest)
+    assert len(task.cut_prompt(prompt.values, longest, config)) <= max(1, longest)
 
 
 def known(task, texts, size):
@@ -193,9 +193,9 @@ def test_words_of_the_training_text_are_not_copied(letters, how):
     prompts = [task.prompt(text, 24) for text in ("ab.", "b,", "aa.", "a.")]
 
     def texts(task, config):
-        found = task.outputs(model, prompts, config)
-        return [task.tokenizer.decode([*ids, *each[0].hypothesis.ids])
-                for ids, each in zip(prompts, found, strict=True)]  # fmt: skip
+        outputs = task.outputs(model, prompts, config)
+        return [task.tokenizer.decode([*ids, *output[0].hypothesis.ids])
+                for ids, output in zip(prompts, outputs, strict=True)]  # fmt: skip
 
     def copies(texts):
         pairs = [words_in(text)[i : i + 2] for text in texts for i in range(len(text))]
@@ -207,7 +207,7 @@ def test_words_of_the_training_text_are_not_copied(letters, how):
     config = config.model_copy(update={"no_copy": 2})
     assert not copies(texts(task, config))
     alone = [task.outputs(model, [prompt], config)[0][0].text for prompt in prompts]
-    assert [each[0].text for each in task.outputs(model, prompts, config)] == alone
+    assert [n_best[0].text for n_best in task.outputs(model, prompts, config)] == alone
 
 
 def test_no_copy_needs_a_model_that_knows_its_training_text(letters):
@@ -229,6 +229,6 @@ def test_a_finetuned_model_must_not_copy_its_own_training_text(letters, tmp_path
     pretrained = known(letters[0], ["ab ba aab"], 2).vocabulary
     (tmp_path / "own.txt").write_text("bb aaa bb\n\naaa bab\n")
     changes = [f"data.files=[{tmp_path / 'own.txt'}]", "data.held_out=0.5", "decode.no_copy=2"]
-    found = Generate.prepare(recipes.load("own/generate", changes), pretrained).vocabulary.ngrams
-    assert ("bb", "aaa") in found
-    assert ("aaa", "bab") in found
+    ngrams = Generate.prepare(recipes.load("own/generate", changes), pretrained).vocabulary.ngrams
+    assert ("bb", "aaa") in ngrams
+    assert ("aaa", "bab") in ngrams

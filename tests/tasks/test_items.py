@@ -41,6 +41,6 @@ def test_the_message_names_what_was_got(models):
         with pytest.raises(InputError, match="expected a "):
             words.nearest(wrong)
     for wrong in (None, [None], [3]):
-        for ask in (words.analogy, words.places, words.odd):
+        for ask in (words.analogy, words.rows, words.odd):
             with pytest.raises(InputError, match="expected a text"):
                 ask(wrong)

@@ -10,41 +10,41 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from regard.tasks.measures.bleu import by_length, score
+from regard.tasks.measures.bleu import by_length, score_translations
 
 HYPOTHESES = ["the cat sat on the mat", "a dog", "one two three four five"]
 REFERENCES = ["the cat sat on a mat", "a dog", "one two three five four"]
 
 
 def test_scores_are_sacrebleu_s() -> None:
-    found = score(HYPOTHESES, REFERENCES)
+    scores = score_translations(HYPOTHESES, REFERENCES)
     bleu, chrf = (
         measure(HYPOTHESES, [REFERENCES]).score
         for measure in (sacrebleu.corpus_bleu, sacrebleu.corpus_chrf)
     )
-    assert (found.bleu, found.chrf) == (
+    assert (scores.bleu, scores.chrf) == (
         pytest.approx(bleu, abs=1e-3),
         pytest.approx(chrf, abs=1e-3),
     )
-    assert found.exact == pytest.approx(100 / 3, abs=1e-3)
-    assert "tok:13a" in found.bleu_signature
-    assert "case:mixed" in found.bleu_signature
+    assert scores.exact == pytest.approx(100 / 3, abs=1e-3)
+    assert "tok:13a" in scores.bleu_signature
+    assert "case:mixed" in scores.bleu_signature
 
 
 def test_lowercase_is_in_the_signature() -> None:
-    found = score(["THE CAT SAT DOWN"], ["the cat sat down"], lowercase=True)
-    assert found.bleu == pytest.approx(100)
-    assert "case:lc" in found.bleu_signature
+    scores = score_translations(["THE CAT SAT DOWN"], ["the cat sat down"], lowercase=True)
+    assert scores.bleu == pytest.approx(100)
+    assert "case:lc" in scores.bleu_signature
 
 
 def test_each_sentence_may_have_several_references() -> None:
     several = [("a cat sat", REFERENCES[0]), ("a dog",), ("one two three four five", "x", "y")]
-    streams = [[each[i] if i < len(each) else None for each in several] for i in range(3)]
-    found = score(HYPOTHESES, several)
-    assert found.bleu == pytest.approx(sacrebleu.corpus_bleu(HYPOTHESES, streams).score, abs=1e-3)
-    assert found.chrf == pytest.approx(sacrebleu.corpus_chrf(HYPOTHESES, streams).score, abs=1e-3)
-    assert found.exact == pytest.approx(200 / 3, abs=1e-3)
-    assert "nrefs:var" in found.bleu_signature
+    streams = [[texts[i] if i < len(texts) else None for texts in several] for i in range(3)]
+    scores = score_translations(HYPOTHESES, several)
+    assert scores.bleu == pytest.approx(sacrebleu.corpus_bleu(HYPOTHESES, streams).score, abs=1e-3)
+    assert scores.chrf == pytest.approx(sacrebleu.corpus_chrf(HYPOTHESES, streams).score, abs=1e-3)
+    assert scores.exact == pytest.approx(200 / 3, abs=1e-3)
+    assert "nrefs:var" in scores.bleu_signature
 
 
 def test_groups_hold_every_sentence_once() -> None:
@@ -68,5 +68,7 @@ def test_real_systems_get_their_published_scores() -> None:
 
     golden = json.loads(read("sacrebleu_golden.json.gz"))
     references = read("newstest2017.en-de.ref.de.gz").splitlines()
-    found = score(read("newstest2017.uedin-nmt.4722.en-de.de.gz").splitlines(), references)
-    assert f"{found.bleu:.1f}" in json.dumps(golden)
+    scores = score_translations(
+        read("newstest2017.uedin-nmt.4722.en-de.de.gz").splitlines(), references
+    )
+    assert f"{scores.bleu:.1f}" in json.dumps(golden)

@@ -38,14 +38,14 @@ def test_a_thread_prepares_the_same_batches(mixing):
     alone = prepared("own/images", *overrides, "data.workers=0")
     assert len(beside.options.classes) == 6
     pairs = zip(beside.batches(Cursor(0, 3)), alone.batches(Cursor(0, 3)), strict=False)
-    for (one, after), (other, again) in islice(pairs, 6):  # into the next epoch
+    for (batch, after), (same_batch, again) in islice(pairs, 6):  # into the next epoch
         assert after == again
-        assert one.index == other.index
-        assert torch.equal(one.source.values, other.source.values)
-        assert (one.shares is None) == (not mixing)
+        assert batch.index == same_batch.index
+        assert torch.equal(batch.source.values, same_batch.source.values)
+        assert (batch.shares is None) == (not mixing)
         if mixing:
-            assert torch.equal(one.shares, other.shares)
-            assert torch.allclose(one.shares.sum(1), torch.ones(len(one.index)))
+            assert torch.equal(batch.shares, same_batch.shares)
+            assert torch.allclose(batch.shares.sum(1), torch.ones(len(batch.index)))
 
 
 RESNET = ["data.kind=scenes", "data.pairs=13", "data.held_out=2", "model.family=resnet",

@@ -26,7 +26,7 @@ from regard.models import T5Config
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.evaluate import evaluate
 from regard.runs.train import train
-from regard.tasks.encoder_task import READING
+from regard.tasks.encoder_task import ENCODER_SYMBOLS
 from regard.tasks.restore import Restore
 from regard.tasks.translate import Output
 from regard.tasks.verbs import RESTORE
@@ -71,7 +71,7 @@ def test_source_and_target_together_are_the_text_and_fit_the_model(task):
         assert len(shown) <= 16
         assert target[0] == task.tokenizer.pad  # T5's decoder starts with the padding
         spans = task._spans(target[1:])
-        restored = tuple(t for each in shown[:-1] for t in spans.get(each, [each]))
+        restored = tuple(t for token in shown[:-1] for t in spans.get(token, [token]))
         whole += restored in known
     assert whole > 0  # those that the border of a batch did not cut
 
@@ -90,16 +90,16 @@ def test_loss_of_parts_adds_up_and_evaluation_is_fixed(task):
 def test_what_was_said_goes_into_its_holes(task):
     text = "the ___ eats ___ ."
     ids = ids_of(task, text)
-    found = task.restored(ids, said(task, "<extra_id_0> cow <extra_id_1> grass"))
-    assert found.spans == ("cow", "grass")
-    assert found.text == task.tokenizer.decode(task.tokenizer.encode("the cow eats grass ."))
+    restored = task.restored(ids, said(task, "<extra_id_0> cow <extra_id_1> grass"))
+    assert restored.spans == ("cow", "grass")
+    assert restored.text == task.tokenizer.decode(task.tokenizer.encode("the cow eats grass ."))
     assert ids == ids_of(task, "the <extra_id_0> eats <extra_id_1> .")
 
 
 def test_a_hole_nothing_was_said_for_stays_empty_and_the_first_of_two_answers_counts(task):
     ids = ids_of(task, "the ___ eats ___ .")
-    found = task.restored(ids, said(task, "<extra_id_1> fish <extra_id_1> grass"))
-    assert found.spans == ("", "fish")
+    restored = task.restored(ids, said(task, "<extra_id_1> fish <extra_id_1> grass"))
+    assert restored.spans == ("", "fish")
 
 
 def test_what_is_said_before_any_sentinel_is_not_lost(task):
@@ -113,18 +113,18 @@ def test_the_share_of_spans_is_of_those_with_every_token_right(task, monkeypatch
         target[1:] for batch in task.valid.evaluation() for target in batch.decoder_input.split()
     ]
     spans = [task._spans(target) for target in targets]
-    last = [next(reversed(each)) for each in spans]  # of each text, the last hole is told wrong
-    wrong = {token: [*span[:-1], 3] for each in spans[:4] for token, span in each.items()}
+    last = [next(reversed(holes)) for holes in spans]  # of each text, the last hole is told wrong
+    wrong = {token: [*span[:-1], 3] for holes in spans[:4] for token, span in holes.items()}
     answers = []
-    for number, each in enumerate(spans):
-        told = {t: wrong[t] if number < 4 and t == last[number] else s for t, s in each.items()}
+    for number, holes in enumerate(spans):
+        told = {t: wrong[t] if number < 4 and t == last[number] else s for t, s in holes.items()}
         ids = tuple(token for hole, span in told.items() for token in (hole, *span))
         answers.append([Output("", Hypothesis(ids, 0.0, 0.0, finished=True, rows=()))])
     monkeypatch.setattr(task, "outputs", lambda *_, **__: answers)
-    found = task.accuracy(None, DecodeConfig(), texts=1000)
+    accuracy = task.accuracy(None, DecodeConfig(), texts=1000)
     count = sum(map(len, spans))
-    assert (found.texts, found.spans) == (len(targets), count)
-    assert found.exact == pytest.approx(100 * (count - 4) / count)
+    assert (accuracy.texts, accuracy.spans) == (len(targets), count)
+    assert accuracy.exact == pytest.approx(100 * (count - 4) / count)
 
 
 def test_too_few_sentinels_are_refused_before_training():
@@ -135,7 +135,7 @@ def test_too_few_sentinels_are_refused_before_training():
 
 
 def test_a_vocabulary_without_sentinels_is_refused():
-    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=64), READING)
+    vocabulary = learn_plain(TEXTS, TokensConfig(kind="words", vocab=64), ENCODER_SYMBOLS)
     with pytest.raises(InputError, match="no <extra_id_0>"):
         Restore(vocabulary)
 
@@ -152,8 +152,9 @@ def is_looked_into(pipeline):
     """Encoder, decoder and cross-attention, searched and forced, labelled with words and holes."""
     text, target = "the ___ sleeps", "<extra_id_0> cow"
     seen = pipeline.look(text, target=target)
-    assert {each.stack for each in seen.maps} == {"encoder.self", "decoder.self", "decoder.cross"}
-    cross = next(each for each in seen.maps if each.stack == "decoder.cross")
+    stacks = {weights.stack for weights in seen.maps}
+    assert stacks == {"encoder.self", "decoder.self", "decoder.cross"}
+    cross = next(weights for weights in seen.maps if weights.stack == "decoder.cross")
     assert cross.keys == ("the", "<extra_id_0>", "sleeps", "</s>")
     assert cross.queries == ("<extra_id_0>", "cow", "</s>")
     assert seen.target == target
@@ -165,8 +166,8 @@ def is_looked_into(pipeline):
         pipeline.model(source, Ragged.of([[pipeline.vocabulary.target.begin, *ids]]), tap)
     expected = tap.records["decoder.0.cross.weights"][0].double().numpy()
     assert cross.weights == pytest.approx(expected, abs=1e-5)
-    found = pipeline.look(text, max_length=4)
-    assert found.target == pipeline.generate(text, max_length=4)
+    look = pipeline.look(text, max_length=4)
+    assert look.target == pipeline.generate(text, max_length=4)
     with pytest.raises(InputError, match="the target: got nothing, expected some words"):
         pipeline.look(text, target="")
 
@@ -196,13 +197,13 @@ def test_resuming_is_exact_and_the_trained_model_generates(tmp_path, monkeypatch
     small(data, tmp_path / "whole", 6)
     small(data, tmp_path / "run", 3)
     pipeline = small(data, tmp_path / "run", 6, resume=True)
-    one, two = (checkpoint.latest(tmp_path / name)[1] for name in ("whole", "run"))
-    assert one.step == two.step == 6
-    assert all(torch.equal(one.weights[name], two.weights[name]) for name in one.weights)
+    whole, resumed = (checkpoint.latest(tmp_path / name)[1] for name in ("whole", "run"))
+    assert whole.step == resumed.step == 6
+    assert all(torch.equal(whole.weights[name], resumed.weights[name]) for name in whole.weights)
     several = pipeline.generate(["the <extra_id_0> sleeps", "___"], max_length=4)
     assert len(several) == 2
     assert len(pipeline.restore("the ___ sleeps", max_length=4).spans) == 1
-    ask = command_of(RESTORE)
+    ask = command_of(RESTORE, RESTORE.options)
     ask(model=str(tmp_path / "run"), texts=["the ___ sleeps"], source=None, as_json=True,
         threads=1, precision="fp32")  # fmt: skip
     assert json.loads(capsys.readouterr().out).keys() == {"text", "restored", "spans"}
@@ -230,6 +231,6 @@ def test_a_t5_of_somebody_elses_rewrites_and_restores(tmp_path):
     restored = p.restore(torn.replace("<extra_id_0>", "___"), max_length=6)
     assert restored == p.restore(torn, max_length=6)
     assert len(restored.spans) == 2
-    assert any("<extra_id_1>" in each.keys for each in p.look(torn, max_length=6).maps)
+    assert any("<extra_id_1>" in weights.keys for weights in p.look(torn, max_length=6).maps)
     p.save(tmp_path / "ours")
     assert regard.load(tmp_path / "ours").restore(torn, max_length=6) == restored

@@ -35,8 +35,8 @@ decode: {{}}
 @pytest.fixture
 def recipe(tmp_path):
     words = [f"{a} {b}" for a in "abcdef" for b in "ghijk"]
-    (tmp_path / "copy.tsv").write_text("".join(f"{each}\t{each}\n" for each in words))
-    (tmp_path / "upper.tsv").write_text("".join(f"{each}\t{each.upper()}\n" for each in words[:20]))
+    (tmp_path / "copy.tsv").write_text("".join(f"{word}\t{word}\n" for word in words))
+    (tmp_path / "upper.tsv").write_text("".join(f"{word}\t{word.upper()}\n" for word in words[:20]))
     path = tmp_path / "mixed.yaml"
     path.write_text(RECIPE.format(folder=tmp_path))
     return path
@@ -60,9 +60,9 @@ def test_a_mixture_is_trained_resumed_and_asked_and_each_part_is_measured(recipe
     train(recipe, tmp_path / "whole", quiet=True, threads=1)
     train(recipe, tmp_path / "run", quiet=True, threads=1, train={"steps": 3})
     pipeline = train(recipe, tmp_path / "run", quiet=True, threads=1, resume=True)
-    one, two = (checkpoint.latest(tmp_path / name)[1] for name in ("whole", "run"))
-    assert one.step == two.step == 6
-    assert all(torch.equal(one.weights[name], two.weights[name]) for name in one.weights)
+    whole, resumed = (checkpoint.latest(tmp_path / name)[1] for name in ("whole", "run"))
+    assert whole.step == resumed.step == 6
+    assert all(torch.equal(whole.weights[name], resumed.weights[name]) for name in whole.weights)
     assert pipeline.recipe.model.family == "t5"
     assert isinstance(pipeline.generate("upper: a g", max_length=4), str)
     task = Rewrite.prepare(pipeline.recipe, pipeline.vocabulary).task
@@ -114,11 +114,11 @@ def test_where_sources_are_groups_each_is_scored_once_with_all_its_targets(tmp_p
         "copy": [2],
         "upper": [2],
     }
-    found = evaluate(pipeline, sets, tmp_path / "out").to_json()
-    assert [entry["sentences"] for entry in found] == [1, 1]
-    assert all(entry["rouge"].keys() == {"rouge1", "rouge2", "rougeL"} for entry in found)
+    scores = evaluate(pipeline, sets, tmp_path / "out").to_json()
+    assert [entry["sentences"] for entry in scores] == [1, 1]
+    assert all(entry["rouge"].keys() == {"rouge1", "rouge2", "rougeL"} for entry in scores)
     written = json.loads((tmp_path / "out" / "copy.jsonl").read_text().splitlines()[0])
     assert len(written["references"]) == 2
     asked = Selection(files=str(tmp_path / "p.tsv"))
-    own = pipeline.task.examples(pipeline.recipe, asked)
-    assert [len(pairs) for pairs in own.values()] == [20]
+    examples = pipeline.task.examples(pipeline.recipe, asked)
+    assert [len(pairs) for pairs in examples.values()] == [20]

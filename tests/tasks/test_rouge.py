@@ -23,8 +23,8 @@ def test_two_hundred_captions_get_the_values_of_rouge_score():
     ]
     assert len(rows) == 200
     for row in rows:
-        for name, found in rouge(row["prediction"], row["target"]).items():
-            assert found == pytest.approx(row[name], abs=1e-12), (name, row)
+        for name, overlap in rouge(row["prediction"], row["target"]).items():
+            assert overlap == pytest.approx(row[name], abs=1e-12), (name, row)
 
 
 @given(WORDS, WORDS)
@@ -38,10 +38,11 @@ def test_the_longest_common_subsequence_is_the_longest_of_all(first, second):
 
 @given(WORDS, WORDS)
 def test_summary_and_reference_swapped_swap_precision_and_recall(first, second):
-    one, other = rouge(" ".join(first), " ".join(second)), rouge(" ".join(second), " ".join(first))
-    for name in one:
-        assert one[name].precision == other[name].recall
-        assert one[name].f == pytest.approx(other[name].f)
+    overlaps = rouge(" ".join(first), " ".join(second))
+    swapped = rouge(" ".join(second), " ".join(first))
+    for name in overlaps:
+        assert overlaps[name].precision == swapped[name].recall
+        assert overlaps[name].f == pytest.approx(swapped[name].f)
 
 
 def test_a_word_counts_as_often_as_both_have_it():

@@ -55,13 +55,13 @@ def test_a_words_label_is_on_its_first_piece_and_nowhere_else(words, firsts):
 
 @settings(deadline=None)
 @given(st.integers(0, 200), st.integers(2, 40), st.integers(0, 60))
-def test_every_token_is_own_to_one_window_that_shows_it(tokens, room, overlap):
-    found = windows(tokens, room, overlap)
-    assert [token for window in found for token in window.own] == list(range(tokens))
-    for window in found:
-        assert window.stop - window.start <= room
-        assert not window.own or window.start <= window.own[0] <= window.own[-1] < window.stop
-    for before, after in pairwise(found):
+def test_every_token_is_own_to_one_window_that_shows_it(tokens, size, overlap):
+    parts = windows(tokens, size, overlap)
+    assert [token for window in parts for token in window.own_tokens] == list(range(tokens))
+    for window in parts:
+        assert window.stop - window.start <= size
+        assert set(window.own_tokens) <= set(range(window.start, window.stop))
+    for before, after in pairwise(parts):
         assert before.start < after.start <= before.stop
 
 
@@ -72,8 +72,8 @@ def test_a_long_sentence_has_each_word_asked_once(pipeline):
     assert len(task.train) > 4
     assert max(len(row.ids) for row in task.train) == 30
     assert task.targets(batch_of(task.train, range(len(task.train)))) == 130
-    assert [each.word for each in pipeline.tag(words)] == list(words)
-    assert all(each.probability > 0.3 for each in pipeline.tag(words))
+    assert [tagged.word for tagged in pipeline.tag(words)] == list(words)
+    assert all(tagged.probability > 0.3 for tagged in pipeline.tag(words))
 
 
 def test_the_loss_is_theirs_summed_over_words(pipeline):
@@ -95,10 +95,10 @@ def test_a_batch_gives_what_each_sentence_gives_alone(pipeline):
     texts = ["the cat sat", "Zoë lives in Paris .", "so", ""]
     together = pipeline.task.tag(pipeline.model, pipeline.task.read(pipeline.model, texts))
     assert together[-1] == []
-    for text, found in zip(texts[:-1], together[:-1], strict=True):
+    for text, tagged in zip(texts[:-1], together[:-1], strict=True):
         alone = pipeline.tag(text)
-        assert [(e.word, e.tag) for e in alone] == [(e.word, e.tag) for e in found]
-        assert [text[each.start : each.end] for each in found] == [each.word for each in found]
+        assert [(e.word, e.tag) for e in alone] == [(e.word, e.tag) for e in tagged]
+        assert [text[word.start : word.end] for word in tagged] == [word.word for word in tagged]
 
 
 def test_words_of_a_text_stand_where_they_say():
@@ -111,8 +111,8 @@ def test_words_of_a_text_stand_where_they_say():
 
 def test_words_of_several_texts_are_tagged_as_alone_and_texts_are_not_taken_for_words(pipeline):
     several = [["the", "cat", "sat"], ["Anna"]]
-    found = pipeline.tag(several)
-    for words, tags in zip(several, found, strict=True):
-        assert [each.tag for each in pipeline.tag(words)] == [each.tag for each in tags]
+    tagged = pipeline.tag(several)
+    for words, tags in zip(several, tagged, strict=True):
+        assert [word.tag for word in pipeline.tag(words)] == [word.tag for word in tags]
     with pytest.raises(InputError, match="got the word 'the cat', expected one word"):
         pipeline.tag(["the cat", "Anna"])

@@ -16,7 +16,7 @@ from regard.inputs.text import Processor
 from regard.models import CNNConfig, ViTConfig, build
 from regard.runs.load import load
 from regard.runs.train import train
-from regard.tasks.classify_images import ClassifyImages, PictureOptions
+from regard.tasks.classify_images import ClassifyImages, ImageOptions
 from regard.tasks.teacher import Teacher
 from tests.commands import is_refused
 
@@ -39,9 +39,9 @@ def test_a_teacher_of_another_size_reads_the_same_pixels_with_its_classes_in_our
     source = Dense(torch.randn(4, 1, 8, 8))
     grey = source.values * 0.3 + 0.4
     pixels = F.interpolate(grey, (12, 12), mode="bilinear", antialias=True).expand(-1, 3, -1, -1)
-    own = taught.reader.normalised(pixels)
+    normalised = taught.reader.normalised(pixels)
     with torch.no_grad():
-        expected = taught.model(Dense(own))[:, [1, 2, 0]]
+        expected = taught.model(Dense(normalised))[:, [1, 2, 0]]
     torch.testing.assert_close(taught.logits(source, READER), expected)
     assert not taught.logits(source, READER).requires_grad
 
@@ -50,21 +50,23 @@ def test_a_teacher_of_another_size_reads_the_same_pixels_with_its_classes_in_our
 def test_the_loss_is_the_papers(distillation):
     how = {"distillation": distillation, "weight": 0.3, "temperature": 2.0}
     model, taught = build(ViTConfig(**DEIT)), teacher(**how)
-    task = ClassifyImages(Processor(READER), options=PictureOptions(classes=CLASSES, smoothing=0.1))
+    task = ClassifyImages(Processor(READER), options=ImageOptions(classes=CLASSES, smoothing=0.1))
     task.learn_from(taught)
     source, ids = Dense(torch.randn(5, 1, 8, 8)), torch.tensor([0, 1, 2, 0, 1])
     batch = Batch(source, Ragged(ids, (1,) * 5), tuple(range(5)))
-    own, distilled = model.class_logits(source)
-    assert not torch.equal(own, distilled)
+    logits, distilled = model.class_logits(source)
+    assert not torch.equal(logits, distilled)
     answers = taught.logits(source, READER)
     if distillation == "hard":
         other = F.cross_entropy(distilled, answers.argmax(1), reduction="sum")
     else:  # 4 Σ q log(q / p)
         q, p = (answers / 2).softmax(1), (distilled / 2).softmax(1)
         other = 4 * (q * (q / p).log()).sum()
-    expected = 0.7 * F.cross_entropy(own, ids, reduction="sum", label_smoothing=0.1) + 0.3 * other
+    expected = (
+        0.7 * F.cross_entropy(logits, ids, reduction="sum", label_smoothing=0.1) + 0.3 * other
+    )
     torch.testing.assert_close(task.loss(model, batch), expected)
-    torch.testing.assert_close(model(source), (own + distilled) / 2)
+    torch.testing.assert_close(model(source), (logits + distilled) / 2)
 
 
 def test_other_classes_are_refused():

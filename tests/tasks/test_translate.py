@@ -36,7 +36,7 @@ def model():
 def test_loss_is_the_sum_of_cross_entropies_to_smoothed_targets(task: Translate, model) -> None:
     batch = task.encode(PAIRS[:4]).batch([0, 1, 2, 3])
     with torch.no_grad():
-        found = float(task.loss(model, batch))
+        loss = float(task.loss(model, batch))
         logits = model(*batch.sides)
     vocab, expected = logits.shape[1], 0.0
     for row, right in zip(logits, batch.targets.ids.tolist(), strict=True):
@@ -44,7 +44,7 @@ def test_loss_is_the_sum_of_cross_entropies_to_smoothed_targets(task: Translate,
         for token in range(vocab):
             share = 0.1 / vocab + (0.9 if token == right else 0.0)
             expected -= share * float(logs[token])
-    assert found == pytest.approx(expected, rel=1e-5)
+    assert loss == pytest.approx(expected, rel=1e-5)
     words = sum(len(pair.target.split()) + 1 for pair in PAIRS[:4])  # and the end of each
     assert task.targets(batch) == len(batch.targets.ids) == words
 
@@ -59,23 +59,23 @@ def test_loss_of_a_batch_is_the_sum_of_its_sentences(task: Translate, model) -> 
 
 def test_evaluation_has_no_smoothing_and_leaves_the_mode(task: Translate, model) -> None:
     model.train()
-    found = task.evaluate(model)
+    scores = task.evaluate(model)
     assert model.training
-    assert found["perplexity"] == pytest.approx(math.exp(found["loss"]))
+    assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
     plain = Translate(VOCABULARY, smoothing=0.0)
     batch = plain.encode(PAIRS[:5]).batch(range(5))
     model.eval()
     with torch.no_grad():
         mean = float(plain.loss(model, batch)) / plain.targets(batch)
-    assert found["loss"] == pytest.approx(mean, rel=1e-5)
+    assert scores["loss"] == pytest.approx(mean, rel=1e-5)
 
 
 def test_batches_go_on_from_any_cursor(task: Translate) -> None:
     first = list(itertools.islice(task.batches(Cursor()), 20))
     assert {cursor.epoch for _, cursor in first} >= {0, 1}
-    for place in (0, 3, 7, 12):
-        again = list(itertools.islice(task.batches(first[place][1]), 4))
-        expected = first[place + 1 : place + 5]
+    for start in (0, 3, 7, 12):
+        again = list(itertools.islice(task.batches(first[start][1]), 4))
+        expected = first[start + 1 : start + 5]
         assert [b.index for b, _ in again] == [b.index for b, _ in expected]
         assert [c for _, c in again] == [c for _, c in expected]
 

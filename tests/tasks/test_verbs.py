@@ -14,7 +14,7 @@ from regard.errors import InputError
 from regard.pipeline import Pipeline
 from regard.runs.load import load
 from regard.tasks import specs
-from regard.tasks.options import Options
+from regard.tasks.options import VerbOptions
 from regard.tasks.specs import TASKS, every_verb
 from regard.tasks.translate import Translate
 from regard.tasks.verbs import TRANSLATE, Verb
@@ -25,20 +25,20 @@ from tests.commands import is_refused
 def test_a_verb_is_a_method_of_its_task_that_takes_its_options(name):
     for verb in TASKS[name].verbs:
         taken = inspect.signature(getattr(TASKS[name].first_class, verb.name)).parameters
-        own = set(verb.options.model_fields) - {"knock_out"}
-        free = any(each.kind is each.VAR_KEYWORD for each in taken.values())
-        assert free or own <= set(taken)
+        option_names = set(verb.options.model_fields) - {"knock_out"}
+        free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
+        assert free or option_names <= set(taken)
         assert set(verb.decode) <= set(DecodeConfig.model_fields)
         assert ("config" in taken) == bool(verb.decode)
 
 
 def test_positions_and_former_names_fill_options():
-    read = every_verb()["answer"].read
-    assert read(("where", 2), {})[0].model_dump(exclude={"knock_out"}) == {
+    parse = every_verb()["answer"].parse_options
+    assert parse(("where", 2), {})[0].model_dump(exclude={"knock_out"}) == {
         "context": "where", "top": 2, "unanswerable": None}  # fmt: skip
-    assert read(("where",), {"count": 3})[0].top == 3
-    assert read((["one", "two"],), {})[0].context == ("one", "two")
-    options, settings = TRANSLATE.read((), {"beam": 2, "knock_out": "decoder.0.self.1"})
+    assert parse(("where",), {"count": 3})[0].top == 3
+    assert parse((["one", "two"],), {})[0].context == ("one", "two")
+    options, settings = TRANSLATE.parse_options((), {"beam": 2, "knock_out": "decoder.0.self.1"})
     assert (options.knock_out, settings) == (("decoder.0.self.1",), {"beam": 2})
 
 
@@ -54,10 +54,10 @@ def test_positions_and_former_names_fill_options():
 )
 def test_wrong_options_are_refused(verb, positions, given, message):
     with pytest.raises(InputError, match=message):
-        every_verb()[verb].read(positions, given)
+        every_verb()[verb].parse_options(positions, given)
 
 
-class ShoutOptions(Options):
+class ShoutOptions(VerbOptions):
     """Of the test's own verb."""
 
     marks: int = Field(default=1, ge=1, description="How many exclamation marks.")
@@ -114,7 +114,7 @@ def with_commands(monkeypatch):
 
     app = typer.Typer(context_settings=cli.app.info.context_settings, rich_markup_mode=None)
     app.registered_commands = [
-        each for each in cli.app.registered_commands if each.name not in every_verb()
+        command for command in cli.app.registered_commands if command.name not in every_verb()
     ]
     add_verbs(app)
     monkeypatch.setattr(cli, "app", app)
@@ -122,18 +122,18 @@ def with_commands(monkeypatch):
 
 @pytest.mark.usefixtures("shouting", "with_commands")
 def test_and_a_command_that_reads_lines(regard):
-    place = "tiny/translate"
-    assert regard("shout", place, "hey", "you", "--marks", "2").out == "HEY!!\nYOU!!\n"
-    found = regard("shout", place, feed=b"hey\n\nbe quiet\nyou\n")
-    assert found.out == "HEY!\n\n\nYOU!\n"
-    assert "line 3: shout: got quiet, expected noise; printed an empty line" in found.err
-    rows = regard("shout", place, "--json", feed=b"hey\n\nbe quiet\n").out.splitlines()
+    model_name = "tiny/translate"
+    assert regard("shout", model_name, "hey", "you", "--marks", "2").out == "HEY!!\nYOU!!\n"
+    result = regard("shout", model_name, feed=b"hey\n\nbe quiet\nyou\n")
+    assert result.out == "HEY!\n\n\nYOU!\n"
+    assert "line 3: shout: got quiet, expected noise; printed an empty line" in result.err
+    rows = regard("shout", model_name, "--json", feed=b"hey\n\nbe quiet\n").out.splitlines()
     assert [json.loads(row) for row in rows] == [
         {"text": "hey", "loud": "HEY!"}, {"text": ""}, {"text": "be quiet"}]  # fmt: skip
-    stopped = regard("shout", place, "--strict", feed=b"hey\nbe quiet\nyou\n")
+    stopped = regard("shout", model_name, "--strict", feed=b"hey\nbe quiet\nyou\n")
     assert (stopped.code, stopped.out) == (2, "HEY!\n")
     assert "error: line 2: shout: got quiet" in stopped.err
-    is_refused(regard("shout", place, "hey", "--marks", "0"), "--marks")
+    is_refused(regard("shout", model_name, "hey", "--marks", "0"), "--marks")
     assert "How many exclamation marks (1)." in regard("shout", "--help").out
 
 
@@ -142,8 +142,8 @@ QUESTION = "Is this toxic: You are an idiot."
 
 
 def test_what_is_rewritten_is_not_shown_behind_its_source(regard):
-    found = regard("generate", "small/jobs", QUESTION, "--greedy")
-    assert found.out == "yes\n", found.err
+    result = regard("generate", "small/jobs", QUESTION, "--greedy")
+    assert result.out == "yes\n", result.err
 
 
 def test_a_model_whose_recipe_searches_samples_only_if_asked_to(regard):
@@ -157,24 +157,24 @@ def test_a_model_whose_recipe_searches_samples_only_if_asked_to(regard):
 
 
 def test_a_translator_does_not_generate_and_says_what_to_use(regard):
-    found = regard("generate", "small/translate", "The dog sleeps.")
-    is_refused(found, "small/translate cannot generate", "use `regard translate`")
+    result = regard("generate", "small/translate", "The dog sleeps.")
+    is_refused(result, "small/translate cannot generate", "use `regard translate`")
     with pytest.raises(InputError, match=r"cannot generate: got .*\nuse `regard translate`$"):
         load("tiny/translate").generate("The dog sleeps.")
 
 
 @pytest.mark.parametrize("flag", ["--max-length", "--max-new-tokens"])
 def test_the_length_of_a_translation_has_two_names(regard, flag):
-    found = regard("translate", "tiny/translate", "The dog sleeps.", flag, "2")
-    assert found.out == "Der Hund\n", found.err
+    result = regard("translate", "tiny/translate", "The dog sleeps.", flag, "2")
+    assert result.out == "Der Hund\n", result.err
 
 
 def test_a_temperature_of_0_is_greedy(regard):
     text = "The old woman sees the dog."
     greedy = regard("translate", "tiny/translate", text, "--beam", "1", "--json").out
     for words in ((), ("--sample",), ("--top-k", "5")):
-        found = regard("translate", "tiny/translate", text, "--temperature", "0", *words, "--json")
-        assert found.out == greedy, found.err
+        result = regard("translate", "tiny/translate", text, "--temperature", "0", *words, "--json")
+        assert result.out == greedy, result.err
     p = load("small/write")
     settings = {"max_length": 8}
     plain = p.generate("Once upon", sample=False, **settings)
@@ -183,8 +183,8 @@ def test_a_temperature_of_0_is_greedy(regard):
     typed = [regard("generate", "small/write", "Once upon", "--max-new-tokens", "8", *words).out
              for words in (("--temperature", "0"), ("--greedy",))]  # fmt: skip
     assert typed[0] == typed[1] == f"Once upon{plain}\n"
-    found = regard("generate", "small/write", "Once upon", "--temperature", "-1")
-    is_refused(found, "temperature", "got -1")
+    result = regard("generate", "small/write", "Once upon", "--temperature", "-1")
+    is_refused(result, "temperature", "got -1")
 
 
 def test_a_model_does_not_have_the_verbs_of_others():

@@ -55,37 +55,37 @@ def read(model, ids, tap=None):
 def test_a_vector_is_the_mean_over_sub_words_of_each_sentence_read_alone(family, layer):
     model, tokenizer, side = models()[family]
     model.eval()
-    found = compare(model, tokenizer, "model", SENTENCES, layer=layer)
-    assert [each.sentence for each in found.occurrences] == [0, 1, 2]
+    comparison = compare(model, tokenizer, "model", SENTENCES, layer=layer)
+    assert [occurrence.sentence for occurrence in comparison.occurrences] == [0, 1, 2]
     vectors = []
     for sentence in SENTENCES:
         ids = tokenizer.template(tokenizer.encode(sentence))
         words, index = tokenizer.words(ids)
-        places = [at for at, number in enumerate(index) if words[number].strip() == "model"]
-        assert len(places) >= 2  # the word is more than one piece
+        positions = [at for at, number in enumerate(index) if words[number].strip() == "model"]
+        assert len(positions) >= 2  # the word is more than one piece
         tap = None if layer is None else Tap(f"{side}.{layer}.residual")
         with torch.no_grad():
             top = read(model, ids, tap)
         rows = top if tap is None else tap.records[f"{side}.{layer}.residual"][0]
-        vectors.append(rows[places].mean(0))
-    got = torch.stack([each.vector for each in found.occurrences])
+        vectors.append(rows[positions].mean(0))
+    got = torch.stack([occurrence.vector for occurrence in comparison.occurrences])
     torch.testing.assert_close(got, torch.stack(vectors), rtol=0, atol=1e-5)
     expected = F.cosine_similarity(got[:, None], got[None], dim=2)
-    torch.testing.assert_close(found.cosines, expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(comparison.cosines, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt", "transformer"])
 def test_the_static_embedding_is_the_same_everywhere_and_vectors_are_not(family):
     model, tokenizer, _ = models()[family]
-    found = compare(model, tokenizer, "model", SENTENCES)
-    torch.testing.assert_close(found.static, torch.ones(3, 3), rtol=0, atol=1e-5)
-    assert float(found.cosines[0, 1]) < 0.9999
+    comparison = compare(model, tokenizer, "model", SENTENCES)
+    torch.testing.assert_close(comparison.static, torch.ones(3, 3), rtol=0, atol=1e-5)
+    assert float(comparison.cosines[0, 1]) < 0.9999
 
 
 def test_near_words_are_words_of_the_sentences_but_not_the_occurrence_itself():
     model, tokenizer, _ = models()["bert"]
-    found = compare(model, tokenizer, "walk", SENTENCES[::2], count=50)
-    first = found.occurrences[0]
+    comparison = compare(model, tokenizer, "walk", SENTENCES[::2], count=50)
+    first = comparison.occurrences[0]
     assert first.text.split() == ["<s>", "I", "saw", "the", "model", "[walk]", "</s>"]
     assert [(near.word, near.sentence) for near in first.near].count(("walk", 1)) == 1
     assert ("walk", 0) not in [(near.word, near.sentence) for near in first.near]
@@ -95,24 +95,24 @@ def test_near_words_are_words_of_the_sentences_but_not_the_occurrence_itself():
 
 def test_a_word_that_occurs_twice_in_a_sentence_is_found_twice_in_any_case():
     model, tokenizer, _ = models()["bert"]
-    found = compare(model, tokenizer, "Models", ["models walk, models talk"])
-    assert [each.text.count("[models]") for each in found.occurrences] == [1, 1]
-    assert found.occurrences[0].text != found.occurrences[1].text
+    comparison = compare(model, tokenizer, "Models", ["models walk, models talk"])
+    assert [occurrence.text.count("[models]") for occurrence in comparison.occurrences] == [1, 1]
+    assert comparison.occurrences[0].text != comparison.occurrences[1].text
 
 
 def test_words_that_follow_each_other_are_one():
     model, tokenizer, _ = models()["gpt"]
-    found = compare(model, tokenizer, "the model", SENTENCES)
-    assert len(found.occurrences) == 3
+    comparison = compare(model, tokenizer, "the model", SENTENCES)
+    assert len(comparison.occurrences) == 3
 
 
 def test_table_and_json_say_the_same():
     model, tokenizer, _ = models()["bert"]
-    found = compare(model, tokenizer, "model", SENTENCES[:2])
-    row = json.loads(json.dumps(found.to_json()))
-    assert row["cosines"][0][1] == pytest.approx(float(found.cosines[0, 1]))
-    assert f"{row['cosines'][0][1]:.3f}" in found.table()
-    assert f"{row['usual']:.3f} on average" in found.table()
+    comparison = compare(model, tokenizer, "model", SENTENCES[:2])
+    row = json.loads(json.dumps(comparison.to_json()))
+    assert row["cosines"][0][1] == pytest.approx(float(comparison.cosines[0, 1]))
+    assert f"{row['cosines'][0][1]:.3f}" in comparison.table()
+    assert f"{row['usual']:.3f} on average" in comparison.table()
     assert -1 <= row["usual"] <= 1
 
 
@@ -145,8 +145,8 @@ def test_an_unknown_word_is_refused_by_name(kind):
     for word in ("zö", "model zö"):
         with pytest.raises(InputError, match="does not know the word 'zö'"):
             compare(encoder, ours, word, ["I saw the xé walk", "The zö was trained"])
-    found = compare(encoder, ours, "model", ["the xé model", "the zö model"])
-    assert [each.text.count("[model]") for each in found.occurrences] == [1, 1]
+    comparison = compare(encoder, ours, "model", ["the xé model", "the zö model"])
+    assert [occurrence.text.count("[model]") for occurrence in comparison.occurrences] == [1, 1]
 
 
 def test_a_sentence_that_is_cut_is_named(caplog):

@@ -35,9 +35,9 @@ def binary(newline: bytes = b"") -> bytes:
 
 
 def npz(**arrays: object) -> bytes:
-    held = io.BytesIO()
-    np.savez_compressed(held, **arrays)
-    return held.getvalue()
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
 
 
 GOOD = {
@@ -58,16 +58,16 @@ def test_each_format_gives_the_words_and_numbers_that_are_in_it(name, packed, tm
         pytest.skip("it is packed as it is")
     path = tmp_path / "vectors"  # what a file is, its bytes tell
     path.write_bytes(gzip.compress(GOOD[name]) if packed else GOOD[name])
-    found = read_file(path)
-    assert found.words == WORDS
-    assert (found.vectors == ROWS).all()
+    table = read_file(path)
+    assert table.words == WORDS
+    assert (table.vectors == ROWS).all()
 
 
 def test_words_with_spaces_are_read_as_the_840b_file_has_them(tmp_path):
     (tmp_path / "glove.txt").write_text(", 1 2 3\n. . 4 5 6\nat name@domain.com 7 8 9\n")
-    found = read_file(tmp_path / "glove.txt")
-    assert found.words == [",", ". .", "at name@domain.com"]
-    assert found["at name@domain.com"].tolist() == [7, 8, 9]
+    table = read_file(tmp_path / "glove.txt")
+    assert table.words == [",", ". .", "at name@domain.com"]
+    assert table["at name@domain.com"].tolist() == [7, 8, 9]
 
 
 @pytest.mark.parametrize("ending", [".txt", ".vec", ".bin", ".npz", ""])
@@ -100,15 +100,15 @@ def test_a_text_cut_anywhere_is_refused_with_its_line_or_read_up_to_a_line(name,
         whole_rows = length == len(whole) - 1 or whole[:length].endswith(b"\n")
         full = lines == 5 if name == "GloVe text" else lines == 6
         with contextlib.suppress(InputError):
-            found = read_file(path)
-            if (last := len(found) - 1) == 0:
+            table = read_file(path)
+            if (last := len(table) - 1) == 0:
                 continue
-            assert found.words[:last] == WORDS[:last]
-            assert (found.vectors[:last] == ROWS[:last]).all()
+            assert table.words[:last] == WORDS[:last]
+            assert (table.vectors[:last] == ROWS[:last]).all()
             if name != "GloVe text":
-                assert len(found) == 5
+                assert len(table) == 5
             elif whole_rows or full:
-                assert len(found) == lines
+                assert len(table) == lines
 
 
 def test_a_last_line_without_an_end_is_read_with_a_warning(tmp_path, caplog):
@@ -143,16 +143,16 @@ def test_a_cut_archive_is_refused(tmp_path):
 
 
 def member(name: str, data: bytes, archive: Path) -> None:
-    with zipfile.ZipFile(archive, "a") as held:
-        held.writestr(name, data)
+    with zipfile.ZipFile(archive, "a") as zipped:
+        zipped.writestr(name, data)
 
 
 def array(shape: tuple[int, ...], kind: str = "<f4") -> bytes:
-    held = io.BytesIO()
+    buffer = io.BytesIO()
     np.lib.format.write_array_header_1_0(
-        held, {"descr": kind, "fortran_order": False, "shape": shape}
+        buffer, {"descr": kind, "fortran_order": False, "shape": shape}
     )
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 BAD = {
@@ -221,6 +221,6 @@ def test_files_that_gensim_wrote_are_read(tmp_path):
     theirs.add_vectors(WORDS[:3], ROWS[:3])
     for is_binary in (False, True):
         theirs.save_word2vec_format(str(tmp_path / "theirs"), binary=is_binary)
-        found = read_file(tmp_path / "theirs")
-        assert found.words == WORDS[:3]
-        assert (found.vectors == ROWS[:3]).all()
+        table = read_file(tmp_path / "theirs")
+        assert table.words == WORDS[:3]
+        assert (table.vectors == ROWS[:3]).all()

@@ -54,8 +54,8 @@ def test_an_analogy_counts_if_the_nearest_other_word_is_the_fourth(square):
 
 
 def test_similarities_are_ranked_over_known_pairs(square):
-    found = rank(square, [("a", "b", 9.0), ("A", "c", 1.0), ("a", "d", 0.5), ("a", "z", 3.0)])
-    assert (found.spearman, found.pairs, found.outside) == (1, 3, 1)  # 0.5, 0, -0.5
+    ranked = rank(square, [("a", "b", 9.0), ("A", "c", 1.0), ("a", "d", 0.5), ("a", "z", 3.0)])
+    assert (ranked.spearman, ranked.pairs, ranked.outside) == (1, 3, 1)  # 0.5, 0, -0.5
     assert rank(square, [("x", "y", 1.0)]).spearman is None
 
 
@@ -92,7 +92,8 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path):
 def test_our_own_questions_have_four_different_words_in_each_section():
     sections = own_questions()
     assert {name: len(asked) for name, asked in sections.items()} == dict.fromkeys(sections, 132)
-    assert all(a != c and b != d and a != b for each in sections.values() for a, b, c, d in each)
+    questions = [question for section in sections.values() for question in section]
+    assert all(a != c and b != d and a != b for a, b, c, d in questions)
 
 
 def test_the_command_scores_the_shelf(regard, tmp_path):  # noqa: F811
@@ -112,8 +113,8 @@ def test_the_command_scores_the_shelf(regard, tmp_path):  # noqa: F811
 @pytest.mark.slow
 @pytest.mark.skipif(not GLOVE.exists(), reason="the GloVe file of 20,000 words is not here")
 def test_the_published_vectors_have_their_published_score():
-    found = evaluate(vectors(GLOVE), [str(SETS / "questions-words.txt.gz")])
-    [whole, *_] = found.to_json()
+    scores = evaluate(vectors(GLOVE), [str(SETS / "questions-words.txt.gz")])
+    [whole, *_] = scores.to_json()
     assert (whole["right"] / whole["asked"], whole["asked"]) == (
         pytest.approx(0.676, abs=5e-4),
         12363,
@@ -124,8 +125,8 @@ def test_the_published_vectors_have_their_published_score():
 @pytest.mark.skipif(not SETS.exists(), reason="the sets of similar words are not here")
 def test_the_shelf_scores_as_its_card_says():
     files = [str(SETS / "wordsim353.tsv"), str(SETS / "simlex999.txt")]
-    found = evaluate(vectors("words/glove"), [str(SETS / "questions-words.txt.gz")], files)
-    analogies, wordsim, simlex = found.to_json()
+    scores = evaluate(vectors("words/glove"), [str(SETS / "questions-words.txt.gz")], files)
+    analogies, wordsim, simlex = scores.to_json()
     card = (Path(__file__).parents[2] / "regard/shipped/words/glove/README.md").read_text("utf-8")
     for said in (
         f"{analogies['accuracy']:.1%} of {analogies['asked']:,}",

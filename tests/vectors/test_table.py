@@ -27,9 +27,9 @@ def plane() -> WordVectors:
 
 
 def test_neighbours_are_by_cosine_and_the_word_is_left_out(plane):
-    found = plane.nearest("east")
-    assert [near.word for near in found] == ["northeast", "north", "nowhere", "west"]
-    assert [near.cosine for near in found] == pytest.approx([0.5**0.5, 0, 0, -1])
+    neighbours = plane.nearest("east")
+    assert [neighbour.word for neighbour in neighbours] == ["northeast", "north", "nowhere", "west"]
+    assert [neighbour.cosine for neighbour in neighbours] == pytest.approx([0.5**0.5, 0, 0, -1])
     assert plane.nearest([0.0, 9.0], 1)[0].word == "north"
 
 
@@ -48,9 +48,9 @@ def test_signs_and_words_take_turns(plane):
 
 
 def test_a_difference_is_compared_with_another(plane):
-    found = plane.difference("east", "west", "northeast", "nowhere")
-    assert found.cosine == pytest.approx(0.5**0.5)
-    assert found.lengths == pytest.approx((2, 1))
+    difference = plane.difference("east", "west", "northeast", "nowhere")
+    assert difference.cosine == pytest.approx(0.5**0.5)
+    assert difference.lengths == pytest.approx((2, 1))
     assert plane.difference("east", "west", "west", "east").cosine == pytest.approx(-1)
 
 
@@ -78,14 +78,14 @@ def test_words_and_rows_must_fit():
 def test_the_lectures_examples_as_they_come_out(glove):
     assert glove.analogy("king - man + woman", 1)[0].word == "queen"
     assert glove.analogy("hitler + italy - germany", 1)[0].word == "mussolini"
-    sushi = [near.word for near in glove.analogy("sushi - japan + germany")]
+    sushi = [neighbour.word for neighbour in glove.analogy("sushi - japan + germany")]
     assert sushi[0] == "cheese"  # the slide says bratwurst
     assert "bratwurst" not in sushi
-    assert [near.word for near in glove.nearest("tower", 4)] == [
+    assert [neighbour.word for neighbour in glove.nearest("tower", 4)] == [
         "towers", "building", "dome", "spire",
     ]  # fmt: skip
-    found = glove.difference("mother", "father", "woman", "man")
-    assert found.cosine > 0.6 > 0.15 > found.by_chance
+    difference = glove.difference("mother", "father", "woman", "man")
+    assert difference.cosine > 0.6 > 0.15 > difference.by_chance
     assert glove.odd(["breakfast", "lunch", "table", "dinner"])[0].word == "table"
 
 

@@ -56,18 +56,18 @@ def test_gradients_are_those_of_the_loss(kind):
     if kind == "skip-gram":
         good = (log_of(inputs @ outputs.transpose(1, 2)) * pairs).sum()
         counted = pairs.sum(2, keepdim=True)
-        held = inputs
+        used = inputs
     else:
-        held, counted = context(inputs, pairs)
-        good = (log_of((held * outputs).sum(2, keepdim=True)) * counted).sum()
-    whole = good + share * (log_of(-held @ negatives.transpose(1, 2)) * counted).sum()
-    wanted = torch.autograd.grad(whole, [held, outputs, negatives])
+        used, counted = context(inputs, pairs)
+        good = (log_of((used * outputs).sum(2, keepdim=True)) * counted).sum()
+    whole = good + share * (log_of(-used @ negatives.transpose(1, 2)) * counted).sum()
+    wanted = torch.autograd.grad(whole, [used, outputs, negatives])
     with torch.no_grad():
         step = skip_gram if kind == "skip-gram" else cbow
-        found = step(inputs, outputs, negatives, pairs, share)
+        gradients = step(inputs, outputs, negatives, pairs, share)
     if kind == "cbow":  # each input gets the whole of the mean's
         wanted = (pairs @ wanted[0], *wanted[1:])
-    for got, expected in zip(found, wanted, strict=True):
+    for got, expected in zip(gradients, wanted, strict=True):
         assert torch.allclose(got, expected)
 
 
@@ -79,35 +79,35 @@ def test_pairs_are_words_of_a_line_within_the_drawn_reach(file):
     assert batches is not None
     tokens = batches.tokens.view(-1, drawing.length)
     pairs = batches.pairs.view(-1, drawing.length, drawing.length)
-    places = pairs.nonzero()
-    apart = (places[:, 1] - places[:, 2]).abs()
+    indices = pairs.nonzero()
+    apart = (indices[:, 1] - indices[:, 2]).abs()
     assert apart.min() == 1
     assert apart.max() == 3
     # 9 words a line, the reach uniform in 1, 2, 3: 8·2·1 + 7·2·⅔ + 6·2·⅓ pairs; some are cut
     lines = int((text.stream == END).sum())
-    assert 0.9 < len(places) / (lines * (16 + 28 / 3 + 4)) < 1
+    assert 0.9 < len(indices) / (lines * (16 + 28 / 3 + 4)) < 1
     full_stop, animals = (
         text.words.index("."),
         {text.words.index(word) for word in ("cat", "dog", "cow", "hen", "pig")},
     )
-    first, second = tokens[places[:, 0], places[:, 1]], tokens[places[:, 0], places[:, 2]]
+    first, second = tokens[indices[:, 0], indices[:, 1]], tokens[indices[:, 0], indices[:, 2]]
     kinds = [(int(a) in animals, int(b) in animals) for a, b in zip(first, second, strict=True)
              if full_stop not in (int(a), int(b))]  # fmt: skip
     assert all(a == b for a, b in kinds)
 
 
 def test_frequent_words_are_read_more_rarely_and_rare_ones_always():
-    kept = keep_probability(np.array([5e5, 1e3, 10.0]), 1e-3)
-    assert kept == pytest.approx([(0.001 / 0.998) ** 0.5 + 0.001, 1, 1], abs=2e-3)
+    chance = keep_probability(np.array([5e5, 1e3, 10.0]), 1e-3)
+    assert chance == pytest.approx([(0.001 / 0.998) ** 0.5 + 0.001, 1, 1], abs=2e-3)
     assert (keep_probability(np.array([5.0, 1.0]), 0) == 1).all()
 
 
 def test_words_are_numbered_by_frequency_and_lines_end(tmp_path):
     (tmp_path / "t.txt").write_text("B a, A\n\nb a rare\n")
     config = WordsConfig(min_count=2)
-    found = read_text(TextFiles((str(tmp_path / "t.txt"),)), config)
-    assert (found.words, found.counts.tolist(), found.total) == (["a", "b"], [3, 2], 7)
-    assert found.stream.tolist() == [1, 0, 0, END, 1, 0, END]
+    text = read_text(TextFiles((str(tmp_path / "t.txt"),)), config)
+    assert (text.words, text.counts.tolist(), text.total) == (["a", "b"], [3, 2], 7)
+    assert text.stream.tolist() == [1, 0, 0, END, 1, 0, END]
     spaces = config.model_copy(update={"split": "spaces", "lowercase": False, "min_count": 1})
     words = read_text(TextFiles((str(tmp_path / "t.txt"),)), spaces).words
     assert sorted(words) == ["A", "B", "a", "a,", "b", "rare"]
@@ -119,16 +119,16 @@ def test_words_are_numbered_by_frequency_and_lines_end(tmp_path):
 
 @pytest.mark.parametrize("kind", ["skip-gram", "cbow"])
 def test_words_that_stand_together_come_together(kind, file):
-    found = train_vectors(recipe(file, f"model.kind={kind}", "train.epochs=8"), quiet=True)
-    animals = {near.word for near in found.nearest("cat", 4)}
+    trained = train_vectors(recipe(file, f"model.kind={kind}", "train.epochs=8"), quiet=True)
+    animals = {neighbour.word for neighbour in trained.nearest("cat", 4)}
     assert animals == {"dog", "cow", "hen", "pig"}
-    assert np.isfinite(found.vectors).all()
+    assert np.isfinite(trained.vectors).all()
 
 
 def test_the_result_depends_on_text_recipe_and_seed_alone(file):
-    one, two = (train_vectors(recipe(file), quiet=True, threads=n).vectors for n in (1, 2))
-    assert (one == two).all()
-    assert (one != train_vectors(recipe(file, "seed=1"), quiet=True).vectors).any()
+    first, second = (train_vectors(recipe(file), quiet=True, threads=n).vectors for n in (1, 2))
+    assert (first == second).all()
+    assert (first != train_vectors(recipe(file, "seed=1"), quiet=True).vectors).any()
 
 
 def stop_after(step: int, monkeypatch: pytest.MonkeyPatch, how) -> None:
@@ -159,11 +159,11 @@ def test_a_killed_run_goes_on_bit_for_bit(file, tmp_path, monkeypatch):
         stop_after(5, once, kill)
         with pytest.raises(Killed):
             train_vectors(whole, tmp_path / "again", quiet=True)
-    found = train_vectors(whole, tmp_path / "again", resume=True, quiet=True)
-    assert (found.vectors == vectors(tmp_path / "whole").vectors).all()
+    resumed = train_vectors(whole, tmp_path / "again", resume=True, quiet=True)
+    assert (resumed.vectors == vectors(tmp_path / "whole").vectors).all()
     for name in ("model.safetensors", "training.safetensors", "tokenizer.json", "config.json"):
-        one, two = (tmp_path / run / "checkpoints/00000009" / name for run in ("whole", "again"))
-        assert one.read_bytes() == two.read_bytes()
+        files = [tmp_path / run / "checkpoints/00000009" / name for run in ("whole", "again")]
+        assert files[0].read_bytes() == files[1].read_bytes()
     lines = (tmp_path / "again/metrics.jsonl").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in lines]
     assert steps == list(range(1, 10))
@@ -216,10 +216,10 @@ def test_recipes_of_vectors_are_checked_like_others(regard, tmp_path):  # noqa: 
 
 
 def test_python_trains_them_too(file):
-    found = training.train(
+    trained = training.train(
         "own/vectors", data={"files": str(file)}, model={"dim": 4}, train={"epochs": 1}, quiet=True
     )
-    assert found.dim == 4
+    assert trained.dim == 4
 
 
 @pytest.mark.parametrize("words", [2, 5])
@@ -228,5 +228,5 @@ def test_few_words_that_come_often_do_not_run_away(words, tmp_path):
     lines = [" ".join(f"w{n}" for n in draw.integers(0, words, 40)) for _ in range(500)]
     (tmp_path / "few.txt").write_text("\n".join(lines))
     for kind in ("skip-gram", "cbow"):
-        found = train_vectors(recipe(tmp_path / "few.txt", f"model.kind={kind}"), quiet=True)
-        assert np.abs(found.vectors).max() < 20
+        trained = train_vectors(recipe(tmp_path / "few.txt", f"model.kind={kind}"), quiet=True)
+        assert np.abs(trained.vectors).max() < 20

@@ -112,9 +112,9 @@ def flash(_: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **option
     out = torch.zeros(batch, queries, heads, value.shape[-1])
     for b in range(batch):
         for q in range(queries):
-            place = keys - queries + q
-            first = max(0, place - (options["sliding_window"] or keys) + 1)
-            seen = [k for k in range(first, place + 1) if mask is None or mask[b, k]]
+            position = keys - queries + q
+            first = max(0, position - (options["sliding_window"] or keys) + 1)
+            seen = [k for k in range(first, position + 1) if mask is None or mask[b, k]]
             for h in range(heads) if seen else ():
                 scores = key[b, h // group, seen] @ query[b, h, q] * options["scaling"]
                 out[b, q, h] = scores.softmax(0) @ value[b, h // group, seen]
@@ -174,6 +174,6 @@ def test_a_long_input_is_kept_as_what_it_follows_from():
     with torch.no_grad(), regard.watch(model, 1) as seen:
         model(ids)
     name = "layers.1.self_attn"
-    blocks = torch.cat([some for _, some in seen.weights.blocks(name)], dim=2)
+    blocks = torch.cat([block for _, block in seen.weights.blocks(name)], dim=2)
     assert torch.equal(seen.weights.part(name, [2], [7]), blocks[:, [2]][:, :, [7]])
     torch.testing.assert_close(seen.weights[name], blocks)

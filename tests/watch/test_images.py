@@ -37,11 +37,11 @@ def build(name: str) -> Any:
     model, config, values, _ = MODELS[name]
     config = getattr(transformers, config)(**{**SIZES, **values})
     config._attn_implementation = "sdpa"
-    made = getattr(transformers, model)(config).eval()
+    vision_model = getattr(transformers, model)(config).eval()
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in vision_model.parameters():
             parameter.mul_(3.0)
-    return made
+    return vision_model
 
 
 @pytest.mark.parametrize("name", MODELS)

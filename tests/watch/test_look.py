@@ -52,12 +52,12 @@ def test_sub_words_are_merged_and_padding_is_left_out(make, tmp_path):
     with torch.no_grad(), regard.watch(case.model) as seen:
         case.model(**inputs)
     look = seen.look(inputs, tokenizer=tokenizer)
-    found = look.site("encoder.1.self")
-    assert found.queries == found.keys == ("the", "playing", "dogs", ".")
+    word_map = look.site("encoder.1.self")
+    assert word_map.queries == word_map.keys == ("the", "playing", "dogs", ".")
     pieces = seen.weights["bert.encoder.layer.1.attention.self"][0]  # (heads, query, key)
     playing = pieces[:, 1:3].mean(1)
     expected = torch.stack([playing[:, 0], playing[:, 1:3].sum(1), playing[:, 3:5].sum(1)], dim=1)
-    torch.testing.assert_close(torch.tensor(found.weights[:, 1, :3]).float(), expected)
+    torch.testing.assert_close(torch.tensor(word_map.weights[:, 1, :3]).float(), expected)
     second = seen.look(inputs, tokenizer=tokenizer, row=1).site("encoder.0.self")
     assert second.keys == ("the", "dog")
     assert (tmp_path / "look.html") == look.save(tmp_path / "look.html")
@@ -69,8 +69,8 @@ def test_pieces_that_mark_where_words_begin(make):
     ids = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]])
     with torch.no_grad(), regard.watch(case.model) as seen:
         case.model(ids)
-    found = seen.look(ids, tokenizer=tokenizer).site("layers.0.self")
-    assert found.keys == ("<s>", "the", "dogs", "läuft", ",", "playing")
+    word_map = seen.look(ids, tokenizer=tokenizer).site("layers.0.self")
+    assert word_map.keys == ("<s>", "the", "dogs", "läuft", ",", "playing")
 
 
 def test_words_as_they_are_and_heads_that_were_chosen(make):
@@ -78,12 +78,12 @@ def test_words_as_they_are_and_heads_that_were_chosen(make):
     with torch.no_grad(), regard.watch(case.model, heads=[3], queries=[4, 1]) as seen:
         case.run()
     look = seen.look(list("abcdef"))
-    found = look.site("layers.1.self")
-    assert found.queries == ("e", "b")
-    assert found.keys == tuple("abcdef")
+    word_map = look.site("layers.1.self")
+    assert word_map.queries == ("e", "b")
+    assert word_map.keys == tuple("abcdef")
     assert look.note == "of each layer, heads 3"
     expected = seen.weights["model.layers.1.self_attn"][0].double().numpy()
-    assert (found.weights == expected).all()
+    assert (word_map.weights == expected).all()
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -100,17 +100,17 @@ def test_generated_text_is_labelled_by_what_is_read_and_written(make, beams):
         target = [f"t{token}" for token in out.sequences[row].tolist()]
         rows = None if beams == 1 else out.beam_indices[row]
         look = seen.look(source, target, row=row, rows=rows)
-        cross, own = look.site("decoder.1.cross"), look.site("decoder.1.self")
-        assert cross.queries == own.queries == tuple(target[1:])
-        assert own.keys == tuple(target[:-1])
-        assert cross.keys == look.site("encoder.0.self").queries == tuple(source)
+        cross_map, self_map = look.site("decoder.1.cross"), look.site("decoder.1.self")
+        assert cross_map.queries == self_map.queries == tuple(target[1:])
+        assert self_map.keys == tuple(target[:-1])
+        assert cross_map.keys == look.site("encoder.0.self").queries == tuple(source)
         with torch.no_grad(), regard.watch(case.model) as forced:
             case.model(
                 **{name: value[[row]] for name, value in case.inputs.items()},
                 decoder_input_ids=out.sequences[[row], :-1],
             )
         expected = forced.weights["model.decoder.layers.1.encoder_attn"][0]
-        torch.testing.assert_close(torch.tensor(cross.weights).float(), expected)
+        torch.testing.assert_close(torch.tensor(cross_map.weights).float(), expected)
 
 
 def test_a_decoders_output_is_labelled_by_what_looks(make):
@@ -121,8 +121,8 @@ def test_a_decoders_output_is_labelled_by_what_looks(make):
             cache_implementation="static",
         )  # fmt: skip
     words = [f"w{token}" for token in out[0].tolist()]
-    found = seen.look(words).site("layers.0.self")
-    assert found.queries == found.keys == tuple(words[:-1])
+    word_map = seen.look(words).site("layers.0.self")
+    assert word_map.queries == word_map.keys == tuple(words[:-1])
 
 
 def test_what_generate_returns_is_looked_at_as_it_is(make):
@@ -132,12 +132,12 @@ def test_what_generate_returns_is_looked_at_as_it_is(make):
             ids, max_new_tokens=2, min_new_tokens=2, do_sample=False, return_dict_in_generate=True,
             suppress_tokens=[*range(13, 40)],
         )  # fmt: skip
-    whole, plain = (seen.look(each, tokenizer=tokenizer) for each in (out, out.sequences))
-    found = whole.site("layers.1.self")
-    assert found.queries == found.keys == plain.site("layers.1.self").queries
-    assert found.queries[0] == "the"
-    assert found.queries[1].startswith("dogs")
-    assert whole.orientation(found)[0] == "the query word"
+    whole, plain = (seen.look(output, tokenizer=tokenizer) for output in (out, out.sequences))
+    word_map = whole.site("layers.1.self")
+    assert word_map.queries == word_map.keys == plain.site("layers.1.self").queries
+    assert word_map.queries[0] == "the"
+    assert word_map.queries[1].startswith("dogs")
+    assert whole.orientation(word_map)[0] == "the query word"
     with torch.no_grad(), pytest.raises(InputError, match="an output without ids"):
         seen.look(case.model(ids), tokenizer=tokenizer)
 
@@ -151,8 +151,8 @@ def test_a_hypothesis_that_ended_before_others_has_padding_behind_it(make):
         )  # fmt: skip
     words = [f"w{token}" for token in out.sequences[0].tolist()]
     rows = [*out.beam_indices[0].tolist()[:3], -1, -1]  # as if it had three tokens
-    found = seen.look(words, rows=rows).site("layers.0.self")
-    assert found.queries == found.keys == tuple(words[:8])
+    word_map = seen.look(words, rows=rows).site("layers.0.self")
+    assert word_map.queries == word_map.keys == tuple(words[:8])
 
 
 @pytest.mark.slow

@@ -118,11 +118,11 @@ def test_only_what_was_asked_for_is_recorded(case):
         with regard.watch(case.model) as seen:
             case.run()
         name = list(seen.weights)[-1]
-        with regard.watch(case.model, layers=name, heads=[3, 0], queries=[-1, 2]) as some:
+        with regard.watch(case.model, layers=name, heads=[3, 0], queries=[-1, 2]) as partial:
             case.run()
-    assert list(some.weights) == [name]
+    assert list(partial.weights) == [name]
     expected = seen.weights[name][:, [3, 0]][:, :, [-1, 2]]
-    torch.testing.assert_close(some.weights[name], expected)
+    torch.testing.assert_close(partial.weights[name], expected)
     assert torch.equal(seen.weights.part(name, [3], [2]), seen.weights[name][:, [3]][:, :, [2]])
 
 

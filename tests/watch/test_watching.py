@@ -70,8 +70,8 @@ def test_a_head_has_one_name_in_every_model(make, name):
             expected = case.run()
         for given in ([f"{site}.3"], f"{site}.3", [f"{shown}.3"], [f"{path}.3"], [(site, 3)]):
             with regard.watch(case.model, site, knock_out=given) as seen:
-                found = case.run()
-            assert torch.equal(found, expected), given
+                output = case.run()
+            assert torch.equal(output, expected), given
             assert list(seen.weights) == [path]
             for layer in (site, shown, 1):
                 assert torch.equal(seen.weights[layer], seen.weights[path])
@@ -103,8 +103,8 @@ def test_weights_are_read_by_number_and_by_place_where_numbers_are_shared(make):
     case = make("bart")
     with torch.no_grad(), regard.watch(case.model) as seen:
         case.run()
-    for place, name in enumerate(seen.weights):
-        assert torch.equal(seen.weights[place], seen.weights[name])
+    for index, name in enumerate(seen.weights):
+        assert torch.equal(seen.weights[index], seen.weights[name])
 
 
 def test_what_was_seen_is_printed(make):

@@ -42,7 +42,7 @@ UNSIGNED_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class ImageArray:
     """Images of one array with their labels."""
 
     images: NDArray[Any]
@@ -50,7 +50,7 @@ class Labelled:
     labels: list[str]
 
 
-def read_npz(path: Path) -> dict[str, Labelled]:
+def read_npz(path: Path) -> dict[str, ImageArray]:
     """Read the splits of an `.npz` file, by their names; one without a name is called "".
 
     Raises:
@@ -99,7 +99,7 @@ def _by(shape: tuple[int, ...]) -> str:
 
 def _labelled(
     path: Path, images: NDArray[Any], labels: NDArray[Any], names: Sequence[object] = ()
-) -> Labelled:
+) -> ImageArray:
     """Turn labels into texts; channels that come first are moved to the end."""
     labels = labels.reshape(-1)
     if images.ndim == 4 and images.shape[3] not in CHANNELS:
@@ -112,7 +112,7 @@ def _labelled(
     if names:
         texts = [_text(names[int(text)]) if text.isdecimal() and int(text) < len(names) else text
                  for text in texts]  # fmt: skip
-    return Labelled(images, texts)
+    return ImageArray(images, texts)
 
 
 def _text(label: object) -> str:
@@ -130,12 +130,12 @@ def is_idx(path: Path) -> bool:
 
 def first_idx(folder: Path) -> Path | None:
     """Find the IDX file of training images in a folder, or else of any images."""
-    found = [path for path in sorted(folder.iterdir()) if "idx" in path.name and _of_images(path)]
-    found.sort(key=lambda path: not path.name.startswith("train"))
-    return next(iter(found), None)
+    paths = [path for path in sorted(folder.iterdir()) if "idx" in path.name and _of_images(path)]
+    paths.sort(key=lambda path: not path.name.startswith("train"))
+    return next(iter(paths), None)
 
 
-def read_idx_and_others(path: Path) -> dict[str, Labelled]:
+def read_idx_and_others(path: Path) -> dict[str, ImageArray]:
     """Read an IDX file of images with its labels, and the files of other splits beside it.
 
     The labels are in the file whose name has "labels-idx1" in place of "images-idx3". Beside a file
@@ -147,22 +147,21 @@ def read_idx_and_others(path: Path) -> dict[str, Labelled]:
     if not _of_images(path):
         expected = "the file of images, such as train-images-idx3-ubyte.gz"
         raise InputError(str(path), got="no images", expected=expected)
-    split = next((each for each in IDX_SPLITS if path.name.startswith(each)), None)
-    if split != "train":
+    if not path.name.startswith("train"):
         return {"": _with_labels(path)}
-    found = {"train": _with_labels(path)}
-    for other, meaning in IDX_SPLITS.items():
-        beside = path.with_name(other + path.name.removeprefix("train"))
-        if other != "train" and beside.is_file():
-            found[meaning] = _with_labels(beside)
-    return found
+    splits = {"train": _with_labels(path)}
+    for prefix, split in IDX_SPLITS.items():
+        beside = path.with_name(prefix + path.name.removeprefix("train"))
+        if prefix != "train" and beside.is_file():
+            splits[split] = _with_labels(beside)
+    return splits
 
 
 def _of_images(path: Path) -> bool:
     return "images" in path.name and path.is_file() and is_idx(path)
 
 
-def _with_labels(path: Path) -> Labelled:
+def _with_labels(path: Path) -> ImageArray:
     name = path.name.replace("images-idx3", "labels-idx1")
     beside = path.with_name(name if name != path.name else name.replace("images", "labels"))
     if beside == path or not beside.is_file():

@@ -41,7 +41,7 @@ def augmented(images: Tensor, index: Sequence[int], seed: int, epoch: int, by: f
     """
     if not by:
         return images
-    dice = np.stack([generator(seed, epoch, place).uniform(-1, 1, 7) for place in index])
+    dice = np.stack([generator(seed, epoch, i).uniform(-1, 1, 7) for i in index])
     turn, shear, tall, wide, right, down, width = (by * torch.from_numpy(dice).float()).unbind(1)
     turned = _affine(turn * TURN, shear * SHEAR, 1 + tall * STRETCH, 1 + wide * STRETCH)
     shift = torch.stack((right, down), dim=1)[:, :, None] * SHIFT

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.config import PictureData
-from regard.data.images.pictures import Pixels
+from regard.data.config import ImageData
+from regard.data.images.labelled_images import Pixels
 from regard.data.images.randaugment import randaugment
 from regard.data.order import generator, uniforms
 
 Floats = NDArray[np.float32]
-First = Callable[[NDArray[Any], Sequence[int], int], NDArray[Any]]
+Change = Callable[[NDArray[Any], Sequence[int], int], NDArray[Any]]
 """A change of images, by their indices and the epoch."""
 Dice = NDArray[np.float64]
 """(images, columns) Uniform random numbers from 0 to 1. Each change has columns of its own, so that
@@ -55,11 +55,11 @@ class Mixed:
 def changed_batch(
     values: Pixels,
     index: Sequence[int],
-    data: PictureData,
+    data: ImageData,
     seed: int,
     epoch: int,
     erased: Sequence[float] = (0.5,),
-    first: First | None = None,
+    first: Change | None = None,
 ) -> Mixed:
     """Take some images and change them at random.
 
@@ -88,7 +88,7 @@ def changed_batch(
     return mix(as_floats(pixels), as_floats(other), partners, dice[:, MIX + 1 : MIX + 5], data)
 
 
-def changed(pixels: NDArray[Any], dice: Dice, data: PictureData, fill: Floats) -> NDArray[Any]:
+def changed(pixels: NDArray[Any], dice: Dice, data: ImageData, fill: Floats) -> NDArray[Any]:
     """Apply all changes of single images.
 
     Args:
@@ -126,11 +126,11 @@ def as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     return np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
 
 
-def moved(pixels: NDArray[Any], dice: Dice, data: PictureData) -> NDArray[Any]:
-    """Shift, crop and flip: each output pixel is read from one place of the input.
+def moved(pixels: NDArray[Any], dice: Dice, data: ImageData) -> NDArray[Any]:
+    """Shift, crop and flip: each output pixel is read from one position of the input.
 
-    Without a crop, places are whole pixels, and all images are changed by a single gather. Places
-    outside the image are those of its edge.
+    Without a crop, positions are whole pixels, and all images are changed by a single gather. For a
+    position outside the image, the nearest pixel of its edge is read.
     """
     height, width = pixels.shape[2:]
     across = np.arange(width)
@@ -162,8 +162,8 @@ def gathered(
     plane = np.arange(images * channels).reshape(images, channels, 1, 1) * (height * width)
     down = np.clip(rows, 0, height - 1) * width
     across = np.clip(columns, 0, width - 1)
-    place = plane + down[:, None, :, None] + across[:, None, None, :]
-    return np.ascontiguousarray(pixels).reshape(-1).take(place)
+    flat_index = plane + down[:, None, :, None] + across[:, None, None, :]
+    return np.ascontiguousarray(pixels).reshape(-1).take(flat_index)
 
 
 def _window(dice: Dice, least: float, height: int, width: int) -> tuple[Dice, Dice, Dice, Dice]:
@@ -181,21 +181,18 @@ def _window(dice: Dice, least: float, height: int, width: int) -> tuple[Dice, Di
 
 
 def _between(pixels: NDArray[Any], rows: Dice, columns: Dice) -> Floats:
-    """Read pixels at places between them, bilinearly: (images, channels, rows, columns)."""
+    """Interpolate bilinearly at positions between pixels: (images, channels, rows, columns)."""
     height, width = pixels.shape[2:]
     rows, columns = np.clip(rows, 0, height - 1), np.clip(columns, 0, width - 1)
     top, left = rows.astype(np.int64), columns.astype(np.int64)
     down = (rows - top).astype(np.float32)[:, None, :, None]
     right = (columns - left).astype(np.float32)[:, None, None, :]
     upper, lower = (
-        (1 - right) * one + right * other
-        for one, other in (
-            (gathered(pixels, top + more, left), gathered(pixels, top + more, left + 1))
-            for more in (0, 1)
-        )
+        (1 - right) * gathered(pixels, row, left) + right * gathered(pixels, row, left + 1)
+        for row in (top, top + 1)
     )
-    found = (1 - down) * upper + down * lower
-    return found / np.float32(255) if pixels.dtype == np.uint8 else found
+    blended = (1 - down) * upper + down * lower
+    return blended / np.float32(255) if pixels.dtype == np.uint8 else blended
 
 
 def coloured(pixels: Floats, dice: Dice, strength: float) -> Floats:
@@ -249,18 +246,18 @@ def _rectangle(
         width: Of the images.
     """
 
-    def within(share: Dice, place: Dice, size: int) -> NDArray[np.bool_]:
-        long = np.rint(share * size)
-        first = np.rint(place * (size - long))
-        at = np.arange(size)
-        return (at >= first[:, None]) & (at < (first + long)[:, None])  # (images, size)
+    def within(share: Dice, position: Dice, size: int) -> NDArray[np.bool_]:
+        length = np.rint(share * size)
+        first = np.rint(position * (size - length))
+        pixel = np.arange(size)
+        return (pixel >= first[:, None]) & (pixel < (first + length)[:, None])  # (images, size)
 
     rows, columns = within(tall, down, height), within(wide, right, width)
     return rows[:, None, :, None] & columns[:, None, None, :]
 
 
 def mix(
-    pixels: Floats, other: Floats, partners: NDArray[np.int64], dice: Dice, data: PictureData
+    pixels: Floats, other: Floats, partners: NDArray[np.int64], dice: Dice, data: ImageData
 ) -> Mixed:
     """Mix each image with another one, by mixup or by CutMix.
 
@@ -271,22 +268,24 @@ def mix(
         pixels: (images, channels, height, width) From 0 to 1.
         other: The same number of other images.
         partners: Their indices.
-        dice: (images, 4) Which of the two, λ, and the place of the rectangle.
+        dice: (images, 4) Which of the two, λ, and the position of the rectangle.
         data: `mixup` and `cutmix`, the α of each; 0: never.
     """
     height, width = pixels.shape[2:]
     chance = 0.5 if data.mixup and data.cutmix else float(bool(data.cutmix))
     cut = dice[:, 0] < chance
-    place = (dice[:, 1] * QUANTILES).astype(np.int64)
-    kept = np.where(cut, beta_quantiles(data.cutmix)[place], beta_quantiles(data.mixup)[place])
-    side = np.sqrt(1 - kept)  # of the rectangle, as a share of the image's
+    quantile = (dice[:, 1] * QUANTILES).astype(np.int64)
+    drawn = np.where(
+        cut, beta_quantiles(data.cutmix)[quantile], beta_quantiles(data.mixup)[quantile]
+    )
+    side = np.sqrt(1 - drawn)  # of the rectangle, as a share of the image's
     pasted = _rectangle(side, side, dice[:, 2], dice[:, 3], height, width)
     left = 1 - pasted.mean(axis=(1, 2, 3))
-    shares = np.where(cut, left, kept).astype(np.float32)
+    shares = np.where(cut, left, drawn).astype(np.float32)
     share = shares[:, None, None, None]
     blended = share * pixels + (1 - share) * other
-    found = np.where(cut[:, None, None, None], np.where(pasted, other, pixels), blended)
-    return Mixed(found, partners, shares)
+    mixed_pixels = np.where(cut[:, None, None, None], np.where(pasted, other, pixels), blended)
+    return Mixed(mixed_pixels, partners, shares)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 
 from regard.data.config import ALL_FOUND, Columns
 from regard.data.images.decoding import AT_ONCE, in_parts, in_threads, reason
-from regard.data.images.listing import Entry, find_images
+from regard.data.images.listing import ImageFile, find_images
 from regard.errors import InputError
 from regard.inputs.images.opening import content_of, header_of, opened
 
@@ -22,8 +23,8 @@ SHOWN = 10
 """How many broken files, classes and copies the report in words names."""
 
 
-class Seen(NamedTuple):
-    """What was seen of one image."""
+class ImageFacts(NamedTuple):
+    """Format, size and digests of one image."""
 
     kind: str
     """The file's format, such as PNG."""
@@ -89,7 +90,7 @@ class ImagesReport:
         for what, pairs in (("classes", self.across_classes), ("splits", self.across_splits)):
             if pairs:
                 lines.append(f"the same image in two {what}: {len(pairs):,}")
-                lines += [f"  {one} and {other}" for one, other in pairs[:SHOWN]]
+                lines += [f"  {first} and {second}" for first, second in pairs[:SHOWN]]
         if self.others:
             lines.append(f"other files, ignored: {len(self.others):,}, such as {self.others[0]}")
         lines.append(f"broken: {len(self.broken):,}")
@@ -100,43 +101,43 @@ class ImagesReport:
 
 
 def check_images(
-    place: str,
+    path: str,
     on_progress: Callable[[int, int], None] = lambda _done, _all: None,
     columns: Columns = ALL_FOUND,
 ) -> ImagesReport:
     """Decode every image of a folder or file, in parallel threads, and report on them.
 
     Args:
-        place: As for `find_images`.
+        path: As for `find_images`.
         on_progress: Called with the number of images that are done, and of all.
         columns: Which columns of a table are read.
 
     Raises:
         InputError: There are no images with classes at all.
     """
-    listing = find_images(place, columns)
-    found: list[Seen | str] = []
-    for some in in_threads(_several, in_parts(listing.entries, AT_ONCE)):
-        found += some
-        on_progress(len(found), len(listing.entries))
-    pairs = list(zip(listing.entries, found, strict=True))
-    broken = listing.problems | {entry.name: seen for entry, seen in pairs if isinstance(seen, str)}
-    whole = [(entry, seen) for entry, seen in pairs if not isinstance(seen, str)]
+    listing = find_images(path, columns)
+    results: list[ImageFacts | str] = []
+    for part in in_threads(_looked_at, in_parts(listing.files, AT_ONCE)):
+        results += part
+        on_progress(len(results), len(listing.files))
+    pairs = list(zip(listing.files, results, strict=True))
+    broken = listing.problems | {file.name: seen for file, seen in pairs if isinstance(seen, str)}
+    whole = [(file, seen) for file, seen in pairs if not isinstance(seen, str)]
     return _report(whole, broken, listing.others)
 
 
-def _several(entries: Sequence[Entry]) -> list[Seen | str]:
+def _looked_at(files: Sequence[ImageFile]) -> list[ImageFacts | str]:
     """Look at some images; of a broken one, say what is wrong."""
-    found: list[Seen | str] = []
-    for entry in entries:
+    results: list[ImageFacts | str] = []
+    for file in files:
         try:
-            found.append(_seen(content_of(entry.source)))
+            results.append(_facts(content_of(file.source)))
         except InputError as error:
-            found.append(reason(error, entry.source))
-    return found
+            results.append(reason(error, file.source))
+    return results
 
 
-def _seen(content: Any) -> Seen:
+def _facts(content: Any) -> ImageFacts:
     if isinstance(content, bytes):
         header = header_of(content)
         kind, (width, height), mode = header.format or "", header.size, header.mode
@@ -147,47 +148,47 @@ def _seen(content: Any) -> Seen:
         raw = np.ascontiguousarray(content).tobytes()
     image = opened(content, ENOUGH)
     digest = hashlib.sha256(f"{image.mode} {image.size}".encode() + image.tobytes()).digest()
-    return Seen(kind, mode, width, height, hashlib.sha256(raw).digest(), digest)
+    return ImageFacts(kind, mode, width, height, hashlib.sha256(raw).digest(), digest)
 
 
 def _report(
-    whole: Sequence[tuple[Entry, Seen]], broken: dict[str, str], others: Sequence[str]
+    whole: Sequence[tuple[ImageFile, ImageFacts]], broken: dict[str, str], others: Sequence[str]
 ) -> ImagesReport:
-    entries, seen = [entry for entry, _ in whole], [each for _, each in whole]
-    groups: dict[bytes, list[Entry]] = defaultdict(list)
-    for entry, each in whole:
-        groups[each.pixels].append(entry)
-    sizes = sorted(((each.width, each.height) for each in seen), key=lambda size: size[0] * size[1])
+    files, images = [file for file, _ in whole], [image for _, image in whole]
+    groups: dict[bytes, list[ImageFile]] = defaultdict(list)
+    for file, image in whole:
+        groups[image.pixels].append(file)
+    sizes = sorted(((image.width, image.height) for image in images), key=math.prod)
     median = None
     if sizes:
         across, down = (int(np.median([size[side] for size in sizes])) for side in (0, 1))
         median = (across, down)
     return ImagesReport(
         images=len(whole),
-        classes=_counted(entry.label for entry in entries),
-        splits=_counted(entry.split for entry in entries if entry.split),
+        classes=_counted(file.label for file in files),
+        splits=_counted(file.split for file in files if file.split),
         smallest=sizes[0] if sizes else None,
         median=median,
         largest=sizes[-1] if sizes else None,
-        modes=_counted(each.mode for each in seen),
-        formats=_counted(each.kind for each in seen),
-        same_bytes=len(seen) - len({each.content for each in seen}),
-        same_pixels=len(seen) - len(groups),
-        across_classes=_across(groups.values(), lambda entry: entry.label),
-        across_splits=_across(groups.values(), lambda entry: entry.split),
+        modes=_counted(image.mode for image in images),
+        formats=_counted(image.kind for image in images),
+        same_bytes=len(images) - len({image.content for image in images}),
+        same_pixels=len(images) - len(groups),
+        across_classes=_across(groups.values(), lambda file: file.label),
+        across_splits=_across(groups.values(), lambda file: file.split),
         broken=broken,
         others=tuple(others),
     )
 
 
-def _across(groups: Any, key: Callable[[Entry], str]) -> tuple[tuple[str, str], ...]:
+def _across(groups: Any, key: Callable[[ImageFile], str]) -> tuple[tuple[str, str], ...]:
     """Pairs of equal images that differ in something: the first, and the first that differs."""
-    found = []
-    for first, *rest in groups:
-        other = next((each for each in rest if key(each) != key(first)), None)
+    pairs = []
+    for first, *others in groups:
+        other = next((file for file in others if key(file) != key(first)), None)
         if other is not None:
-            found.append((first.name, other.name))
-    return tuple(found)
+            pairs.append((first.name, other.name))
+    return tuple(pairs)
 
 
 def _counted(values: Any) -> dict[str, int]:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.images.arrays import Source
-from regard.data.images.listing import Entry
-from regard.data.images.pictures import pixel_digest
+from regard.data.images.labelled_images import pixel_digest
+from regard.data.images.listing import ImageFile
 from regard.errors import InputError
 from regard.inputs.images.opening import content_of
 from regard.runtime.device import memory
@@ -42,7 +43,7 @@ class Decoded:
 
     values: Any
     """`Pixels`: (images, channels, height, width) uint8."""
-    entries: list[Entry]
+    files: list[ImageFile]
     """Where each image came from."""
     contents: list[bytes]
     """A digest of each image's file; equal for files with the same bytes."""
@@ -72,7 +73,7 @@ class FilePixels:
         self._sources, self._versions, self._scale = sources, versions, scale
         self.shape = (len(sources), *shape)
 
-    def some(self, rows: Sequence[int]) -> FilePixels:
+    def subset(self, rows: Sequence[int]) -> FilePixels:
         """Return some of the images, not yet decoded."""
         sources = [self._sources[row] for row in rows]
         return FilePixels(sources, self._versions[list(rows)], self._scale, self.shape[1:])
@@ -86,10 +87,10 @@ class FilePixels:
         if isinstance(rows, slice):
             rows = range(*rows.indices(self.shape[0]))
         chosen = [int(row) for row in rows]
-        found = [each for some in in_threads(self._several, in_parts(chosen, 4)) for each in some]
-        return np.stack(found) if found else np.empty((0, *self.shape[1:]), np.uint8)
+        parts = in_threads(self._decoded, in_parts(chosen, 4))
+        return np.stack([*chain(*parts)]) if chosen else np.empty((0, *self.shape[1:]), np.uint8)
 
-    def _several(self, rows: Sequence[int]) -> list[NDArray[np.uint8]]:
+    def _decoded(self, rows: Sequence[int]) -> list[NDArray[np.uint8]]:
         return [self._scale(self._content(row)) for row in rows]
 
     def _content(self, row: int) -> Any:
@@ -110,7 +111,7 @@ class FilePixels:
 
 
 def decode(
-    entries: Sequence[Entry],
+    files: Sequence[ImageFile],
     scale: Scale,
     shape: tuple[int, int, int],
     on_progress: Callable[[int], None] = lambda _: None,
@@ -119,7 +120,7 @@ def decode(
     """Decode images in parallel threads.
 
     Args:
-        entries: The images.
+        files: The images.
         scale: Decodes one image and scales it.
         shape: (channels, height, width), what `scale` returns.
         on_progress: Called with the number of images that are done.
@@ -127,49 +128,49 @@ def decode(
             an eighth of the memory if that is less.
     """
     most = min(MOST_KEPT, (memory() or MOST_KEPT * 8) // 8) if most_kept is None else most_kept
-    kept = len(entries) * int(np.prod(shape)) <= most
-    values = np.empty((len(entries) if kept else 0, *shape), np.uint8)
-    versions = np.zeros(0 if kept else len(entries), VERSION)
+    in_memory = len(files) * int(np.prod(shape)) <= most
+    values = np.empty((len(files) if in_memory else 0, *shape), np.uint8)
+    versions = np.zeros(0 if in_memory else len(files), VERSION)
 
-    def several(places: range) -> list[tuple[bytes, bytes] | str]:
-        found: list[tuple[bytes, bytes] | str] = []
-        for place in places:
+    def decode_some(indices: range) -> list[tuple[bytes, bytes] | str]:
+        """Return the digests of each image's file and of its pixels, or what is wrong with it."""
+        results: list[tuple[bytes, bytes] | str] = []
+        for i in indices:
             try:
-                stamp = _stamp(entries[place].source)
-                content = content_of(entries[place].source)
+                stamp = _stamp(files[i].source)
+                content = content_of(files[i].source)
                 pixels = np.ascontiguousarray(scale(content))
             except InputError as error:
-                found.append(reason(error, entries[place].source))
+                results.append(reason(error, files[i].source))
                 continue
             raw = content if isinstance(content, bytes) else np.ascontiguousarray(content).data
             digest = _digest(raw)
-            if kept:
-                values[place] = pixels
+            if in_memory:
+                values[i] = pixels
             else:
-                versions[place] = (*stamp, digest)
-            found.append((digest, pixel_digest(pixels)))
-        return found
+                versions[i] = (*stamp, digest)
+            results.append((digest, pixel_digest(pixels)))
+        return results
 
-    found: list[tuple[bytes, bytes] | str] = []
-    for some in in_threads(several, in_parts(range(len(entries)), AT_ONCE)):
-        found += some
-        on_progress(len(found))
-    good = [place for place, each in enumerate(found) if not isinstance(each, str)]
+    results: list[tuple[bytes, bytes] | str] = []
+    for part in in_threads(decode_some, in_parts(range(len(files)), AT_ONCE)):
+        results += part
+        on_progress(len(results))
+    good = [i for i, result in enumerate(results) if not isinstance(result, str)]
     problems = {
-        entry.name: each
-        for entry, each in zip(entries, found, strict=True)
-        if isinstance(each, str)
+        file.name: result
+        for file, result in zip(files, results, strict=True)
+        if isinstance(result, str)
     }
-    left = [entries[place] for place in good]
-    digests = [each for each in found if not isinstance(each, str)]
-    if not kept:
-        sources = [entry.source for entry in left]
-        chosen: Any = FilePixels(sources, versions[good], scale, shape)
+    good_files = [files[i] for i in good]
+    digests = [result for result in results if not isinstance(result, str)]
+    if not in_memory:
+        sources = [file.source for file in good_files]
+        pixels: Any = FilePixels(sources, versions[good], scale, shape)
     else:
-        chosen = values if not problems else values[good]
-    return Decoded(
-        chosen, left, [one for one, _ in digests], [other for _, other in digests], problems
-    )
+        pixels = values if not problems else values[good]
+    contents, pixel_digests = [content for content, _ in digests], [pixel for _, pixel in digests]
+    return Decoded(pixels, good_files, contents, pixel_digests, problems)
 
 
 def reason(error: InputError, source: Source) -> str:

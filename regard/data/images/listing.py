@@ -35,7 +35,7 @@ LONGEST_LABEL = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class ImageFile:
     """One image that was found."""
 
     name: str
@@ -52,18 +52,18 @@ class Entry:
 class Listing:
     """The images that were found, and what was left out."""
 
-    entries: list[Entry] = field(default_factory=list)
+    files: list[ImageFile] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
     """Files that cannot be used: name -> what is wrong."""
     others: list[str] = field(default_factory=list)
     """Files that are no images by their names, such as a README."""
 
 
-def find_images(place: str, columns: Columns = ALL_FOUND) -> Listing:
+def find_images(path: str, columns: Columns = ALL_FOUND) -> Listing:
     """List the images of a folder or file, with their labels.
 
     Args:
-        place: A folder of folders, a folder of IDX files; a table (`.csv`, `.tsv`, `.jsonl`,
+        path: A folder of folders, a folder of IDX files; a table (`.csv`, `.tsv`, `.jsonl`,
             `.parquet`, a dataset folder), an `.npz` or IDX file; or a `.tar` or `.zip` archive of
             a folder of folders.
         columns: Which columns of a table are read.
@@ -71,99 +71,97 @@ def find_images(place: str, columns: Columns = ALL_FOUND) -> Listing:
     Raises:
         InputError: It does not exist, or has no images with labels.
     """
-    path = Path(place)
-    if not path.exists() and not glob.glob(place):  # noqa: PTH207 (a pattern of Parquet files)
+    location = Path(path)
+    if not location.exists() and not glob.glob(path):  # noqa: PTH207 (a pattern of Parquet files)
         raise InputError(
-            f"{place}: no such file or folder",
+            f"{path}: no such file or folder",
             expected="images with classes",
             fix="name them with data.folder=FOLDER or data.file=FILE; for a trained model, "
             "with --data FOLDER",
         )
-    found = _in_splits(place, columns) if arrow.is_table(place) else (
-        _in_folder(path, place, columns) if path.is_dir() else _in_file(path, place, columns)
-    )  # fmt: skip
-    if not found.entries:
-        got = f"no image; {len(found.problems) + len(found.others)} other files"
-        raise InputError(place, got=got, expected="a folder of images for each class")
-    longest = max((entry.label for entry in found.entries), key=len)
+    read = _in_folder if location.is_dir() else _in_file
+    is_table = arrow.is_table(path)
+    listing = _in_splits(path, columns) if is_table else read(location, path, columns)
+    if not listing.files:
+        got = f"no image; {len(listing.problems) + len(listing.others)} other files"
+        raise InputError(path, got=got, expected="a folder of images for each class")
+    longest = max((file.label for file in listing.files), key=len)
     if len(longest) > LONGEST_LABEL:
         expected = f"at most {LONGEST_LABEL:,} characters"
-        raise InputError(f"{place}: a label", got=longest, expected=expected)
-    found.entries[:] = map(_spelled_out, found.entries)
-    return found
+        raise InputError(f"{path}: a label", got=longest, expected=expected)
+    listing.files[:] = map(_spelled_out, listing.files)
+    return listing
 
 
-def _spelled_out(entry: Entry) -> Entry:
+def _spelled_out(file: ImageFile) -> ImageFile:
     """Spell out control characters in name and label, as in the names of a folder's files."""
     name, label = (
-        escaped(text) if CONTROLS.search(text) else text for text in (entry.name, entry.label)
+        escaped(text) if CONTROLS.search(text) else text for text in (file.name, file.label)
     )
     return (
-        entry
-        if (name, label) == (entry.name, entry.label)
-        else replace(entry, name=name, label=label)
+        file if (name, label) == (file.name, file.label) else replace(file, name=name, label=label)
     )
 
 
-def has_images(place: str) -> bool:
-    """Whether a place is a folder, an array, an archive or a list of images, not of texts."""
-    path = Path(place)
-    name = path.name.lower()
-    if arrow.is_table(place):
-        return _table_has_images(place)
-    if path.is_dir() or name.endswith((".npz", *ARCHIVES)):
+def has_images(path: str) -> bool:
+    """Whether a path leads to a folder, array, archive or list of images, not of texts."""
+    location = Path(path)
+    name = location.name.lower()
+    if arrow.is_table(path):
+        return _table_has_images(path)
+    if location.is_dir() or name.endswith((".npz", *ARCHIVES)):
         return True
-    if not path.is_file():
+    if not location.is_file():
         return False
     if not tables.is_table(name):
-        return arrays.is_idx(path)
-    with records.opened(place) as file:
+        return arrays.is_idx(location)
+    with records.opened(path) as file:
         start = file.read(2**12).decode("utf-8", "replace").lower().splitlines()[:2]
     return any(re.search(rf"{re.escape(suffix)}\b", line) for line in start for suffix in SUFFIXES)
 
 
-def _table_has_images(place: str) -> bool:
+def _table_has_images(path: str) -> bool:
     """Whether a Parquet file or dataset folder has a column of images, or of their paths."""
-    part = next(iter(arrow.splits_in(place).values()), place)
+    part = next(iter(arrow.splits_in(path).values()), path)
     names = arrow.column_names(part)
     return any(name.lower() in ("image", "img") for name in names)
 
 
-def _in_splits(place: str, columns: Columns) -> Listing:
+def _in_splits(path: str, columns: Columns) -> Listing:
     """Read a Parquet file, or a dataset folder with all of its splits."""
-    splits = arrow.splits_in(place)
+    splits = arrow.splits_in(path)
     if not splits:
-        return _in_table(place, columns)
+        return _in_table(path, columns)
     listing = Listing()
     for split, part in splits.items():
-        for entry in _in_table(part, columns).entries:
-            listing.entries.append(replace(entry, name=f"{split}: {entry.name}", split=split))
+        for file in _in_table(part, columns).files:
+            listing.files.append(replace(file, name=f"{split}: {file.name}", split=split))
     return listing
 
 
-def _in_file(path: Path, place: str, columns: Columns = ALL_FOUND) -> Listing:
-    name = path.name.lower()
+def _in_file(location: Path, path: str, columns: Columns = ALL_FOUND) -> Listing:
+    name = location.name.lower()
     if tables.is_table(name):
-        return _in_table(place, columns)
+        return _in_table(path, columns)
     if name.endswith(ARCHIVES):
-        return _in_archive(path, place)
+        return _in_archive(location, path)
     if name.endswith(".npz"):
-        found = arrays.read_npz(path)
-    elif arrays.is_idx(path):
-        found = arrays.read_idx_and_others(path)
+        splits = arrays.read_npz(location)
+    elif arrays.is_idx(location):
+        splits = arrays.read_idx_and_others(location)
     else:
         expected = ".csv, .tsv, .jsonl, .parquet, .npz, .tar, .zip or an IDX file"
-        raise InputError(place, got="another kind of file", expected=expected)
+        raise InputError(path, got="another kind of file", expected=expected)
     return Listing(
         [
-            Entry(f"{split or 'image'} {number}", image, label, split)
-            for split, part in found.items()
+            ImageFile(f"{split or 'image'} {number}", image, label, split)
+            for split, part in splits.items()
             for number, (image, label) in enumerate(zip(part.images, part.labels, strict=True))
         ]
     )
 
 
-def _in_folder(folder: Path, place: str, columns: Columns) -> Listing:
+def _in_folder(folder: Path, path: str, columns: Columns) -> Listing:
     """Find the images below a folder: by its folders of classes, IDX files, or a list."""
     listing = Listing()
     files = list(_walk(folder, listing))
@@ -179,7 +177,7 @@ def _in_folder(folder: Path, place: str, columns: Columns) -> Listing:
     if not files:
         return listing
     raise InputError(
-        place,
+        path,
         got=f"{len(files)} files and no folders",
         expected="a folder for each class",
         fix="put the images of a class into a folder, or list paths and labels: data.file=FILE.csv",
@@ -220,15 +218,15 @@ def _by_folder(files: Sequence[tuple[tuple[str, ...], Source]], listing: Listing
             listing.others.append(name)
             continue
         split = SPLITS[parts[0]] if by_split else ""
-        listing.entries.append(Entry(name, source, parts[depth], split))
+        listing.files.append(ImageFile(name, source, parts[depth], split))
 
 
-def _in_archive(path: Path, place: str) -> Listing:
+def _in_archive(location: Path, path: str) -> Listing:
     """Read the images of a `.tar` or `.zip` file of a folder of folders into memory, packed."""
     listing = Listing()
     files: list[tuple[tuple[str, ...], Source]] = []
     total = 0
-    for member in members(path):
+    for member in members(location):
         # control characters are spelled out, as in the names of a folder's files
         parts = tuple(map(escaped, PurePosixPath(member.name).parts))
         if any(part.startswith((".", "__MACOSX")) for part in parts):
@@ -239,11 +237,11 @@ def _in_archive(path: Path, place: str) -> Listing:
         total += member.size
         if member.size > MOST_BYTES or total > MOST_MEMBERS:
             expected = f"at most {MOST_MEMBERS:,} bytes of images: unpack it into a folder"
-            raise InputError(place, got="a larger archive", expected=expected)
+            raise InputError(path, got="a larger archive", expected=expected)
         files.append((parts, member.content()))
     while files and len({parts[0] for parts, _ in files}) == 1 and len(files[0][0]) > 2:
         files = [(parts[1:], source) for parts, source in files]  # one folder around all of them
-    _by_folder(sorted(files, key=lambda each: each[0]), listing)
+    _by_folder(sorted(files, key=lambda file: file[0]), listing)
     return listing
 
 
@@ -272,7 +270,7 @@ def _in_table(table: str, columns: Columns) -> Listing:
         if split and split not in SPLITS:
             raise InputError(f"{where}: split", got=split, expected="train, valid or test")
         caption = str(row.get("caption") or "")
-        listing.entries.append(Entry(name, source, label, SPLITS.get(split, ""), caption))
+        listing.files.append(ImageFile(name, source, label, SPLITS.get(split, ""), caption))
     return listing
 
 

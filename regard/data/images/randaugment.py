@@ -42,8 +42,8 @@ def randaugment(pixels: Bytes, dice: NDArray[np.float64], count: int, magnitude:
     for number in range(count):
         chosen = (dice[:, 2 * number] * len(OPERATIONS)).astype(np.int64)
         sign = np.where(dice[:, 2 * number + 1] < 0.5, -1.0, 1.0)
-        for place, operation in enumerate(OPERATIONS.values()):
-            rows = np.flatnonzero(chosen == place)
+        for index, operation in enumerate(OPERATIONS.values()):
+            rows = np.flatnonzero(chosen == index)
             if len(rows):
                 pixels[rows] = operation(pixels[rows], sign[rows] * magnitude / HIGHEST)
     return pixels
@@ -127,9 +127,8 @@ def solarize(pixels: Bytes, strength: Strength) -> Bytes:
 def autocontrast(pixels: Bytes, strength: Strength) -> Bytes:
     """Stretch each channel to all values from 0 to 255."""
     del strength
-    low, high = (
-        each(pixels, axis=(2, 3), keepdims=True).astype(np.float64) for each in (np.min, np.max)
-    )
+    low = pixels.min(axis=(2, 3), keepdims=True).astype(np.float64)
+    high = pixels.max(axis=(2, 3), keepdims=True).astype(np.float64)
     scale = 255 / np.maximum(high - low, 1)
     stretched = np.clip(pixels * scale - low * scale, 0, 255).astype(np.uint8)
     return np.where(high > low, stretched, pixels)
@@ -156,8 +155,8 @@ def equalize(pixels: Bytes, strength: Strength) -> Bytes:
 
 
 OPERATIONS: dict[str, Callable[[Bytes, Strength], Bytes]] = {
-    each.__name__: each
-    for each in (
+    operation.__name__: operation
+    for operation in (
         identity, shear_x, shear_y, translate_x, translate_y, rotate, brightness, colour, contrast,
         sharpness, posterize, solarize, autocontrast, equalize,
     )
@@ -169,8 +168,8 @@ def luma(pixels: Bytes) -> NDArray[np.float32]:
     if pixels.shape[1] == 1:
         return pixels.astype(np.float32)
     red, green, blue = (pixels[:, channel].astype(np.uint32) for channel in range(3))
-    found = (19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16
-    return found[:, None].astype(np.float32)
+    grey = (19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16
+    return grey[:, None].astype(np.float32)
 
 
 def _blended(base: NDArray[Any], pixels: Bytes, strength: Strength) -> Bytes:
@@ -198,7 +197,7 @@ def _affine(
     """
     images, channels, height, width = pixels.shape
     numbers = (
-        np.broadcast_to(each, images)[:, None, None] for each in (xx, xy, yx, yy, right, down)
+        np.broadcast_to(number, images)[:, None, None] for number in (xx, xy, yx, yy, right, down)
     )
     xx, xy, yx, yy, right, down = numbers
     x = np.arange(width) + 0.5 - width / 2
@@ -208,7 +207,7 @@ def _affine(
     )  # (images, height, width)
     row = np.floor(yx * x + yy * y + down + height / 2).astype(np.int64)
     inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-    place = np.where(inside, row * width + column, 0).reshape(images, 1, -1)
+    flat_index = np.where(inside, row * width + column, 0).reshape(images, 1, -1)
     plane = np.arange(images * channels).reshape(images, channels, 1) * (height * width)
-    found = np.ascontiguousarray(pixels).reshape(-1).take(plane + place).reshape(pixels.shape)
-    return np.where(inside[:, None], found, np.uint8(FILL))
+    moved = np.ascontiguousarray(pixels).reshape(-1).take(plane + flat_index).reshape(pixels.shape)
+    return np.where(inside[:, None], moved, np.uint8(FILL))

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from regard.data.config import ScenesData
-from regard.data.images.sources import load_pictures
+from regard.data.images.sources import load_images
 from regard.data.synthetic.scenes import PARTS, scenes_of
 from regard.errors import InputError
 from regard.inputs.images.reader import ImageReader
@@ -39,22 +39,22 @@ def sampled(data: Any, split: str, count: int, reader: ImageReader) -> Iterator[
     if isinstance(data, ScenesData):
         if split not in PARTS:
             raise InputError("--split", got=split, expected=f"one of {', '.join(PARTS)}")
-        kept = data.model_copy(update={"pairs": max(count, data.pairs)})
-        for scene in islice(scenes_of(kept, split), count):
+        enough = data.model_copy(update={"pairs": max(count, data.pairs)})
+        for scene in islice(scenes_of(enough, split), count):
             row = {"label": scene.labels[data.label], **scene.to_json()}
             side = reader.height
             yield row, scene.draw(side), Image.fromarray(scene.mask(side))
         return
-    found = load_pictures(data, reader)
-    known = {"train": found.train, "valid": found.valid, **found.tests}
-    if split not in known:
-        raise InputError("--split", got=split, expected=f"one of {', '.join(known)}")
-    pictures = known[split][:count]
-    for number, label in enumerate(pictures.labels):
+    splits = load_images(data, reader)
+    by_name = {"train": splits.train, "valid": splits.valid, **splits.tests}
+    if split not in by_name:
+        raise InputError("--split", got=split, expected=f"one of {', '.join(by_name)}")
+    images = by_name[split][:count]
+    for i, label in enumerate(images.labels):
         row = {"label": label}
-        if pictures.captions:
-            row["caption"] = pictures.captions[number]
-        yield row, _image(pictures.values[number : number + 1][0]), None
+        if images.captions:
+            row["caption"] = images.captions[i]
+        yield row, _image(images.values[i : i + 1][0]), None
 
 
 def _image(pixels: Any) -> Image.Image:

@@ -23,8 +23,8 @@ from regard.data.config import (
     ScenesData,
 )
 from regard.data.images.decoding import Decoded, decode
-from regard.data.images.listing import Entry, Listing, find_images
-from regard.data.images.pictures import Pictures, PictureSplits
+from regard.data.images.labelled_images import ImageSplits, LabelledImages, pixels_at
+from regard.data.images.listing import Listing, find_images
 from regard.data.synthetic import digits
 from regard.data.text.splits import choose_groups
 from regard.errors import InputError
@@ -36,7 +36,7 @@ SHOWN = 3
 _logger = logging.getLogger(__name__)
 
 
-def load_pictures(data: Any, reader: ImageReader) -> PictureSplits:
+def load_images(data: Any, reader: ImageReader) -> ImageSplits:
     """Read or draw the images of a recipe's `data:` section.
 
     Args:
@@ -58,19 +58,19 @@ def load_pictures(data: Any, reader: ImageReader) -> PictureSplits:
     raise InputError("data.kind", got=data.kind, expected=expected)
 
 
-def read_pictures(
-    place: str,
+def read_images(
+    path: str,
     reader: ImageReader,
     names: Sequence[str] = (),
     on_bad: OnBad = "skip",
     *,
     columns: Columns = ALL_FOUND,
     for_tests: bool = False,
-) -> Pictures:
+) -> LabelledImages:
     """Read all images of a folder or file, as one set.
 
     Args:
-        place: As for `find_images`.
+        path: As for `find_images`.
         reader: Scales images to the model's size.
         names: Names of classes that are numbers.
         on_bad: `stop` at broken images, or `skip` and count them.
@@ -80,13 +80,13 @@ def read_pictures(
     Raises:
         InputError: There are no images, or broken ones with `stop`.
     """
-    listing = find_images(place, columns)
+    listing = find_images(path, columns)
     if for_tests:
-        tests = [each for each in listing.entries if each.split == "test"]
-        listing.entries[:] = tests or listing.entries
-    found = _decoded(listing, reader, place, on_bad)
-    skipped = len(listing.problems | found.problems)
-    return replace(_pictures(found, range(len(found.entries)), names), skipped=skipped)
+        tests = [file for file in listing.files if file.split == "test"]
+        listing.files[:] = tests or listing.files
+    decoded = _decoded(listing, reader, path, on_bad)
+    skipped = len(listing.problems | decoded.problems)
+    return replace(_labelled_images(decoded, range(len(decoded.files)), names), skipped=skipped)
 
 
 def in_order(labels: Sequence[str]) -> tuple[str, ...]:
@@ -96,120 +96,119 @@ def in_order(labels: Sequence[str]) -> tuple[str, ...]:
         >>> in_order(["10", "9", "9"]), in_order(["dog", "cat"])
         (('9', '10'), ('cat', 'dog'))
     """
-    found = set(labels)
-    if all(label.isdecimal() for label in found):
-        return tuple(sorted(found, key=lambda label: (int(label), label)))
-    return tuple(sorted(found))
+    classes = set(labels)
+    if all(label.isdecimal() for label in classes):
+        return tuple(sorted(classes, key=lambda label: (int(label), label)))
+    return tuple(sorted(classes))
 
 
-def _image_splits(data: ImagesData, reader: ImageReader) -> PictureSplits:
-    places = _places(data)
-    listings = {split: find_images(place, data.columns) for split, place in places.items()}
+def _image_splits(data: ImagesData, reader: ImageReader) -> ImageSplits:
+    paths = _paths(data)
+    listings = {split: find_images(path, data.columns) for split, path in paths.items()}
     listing = _merged(listings)
-    place = data.folder or data.file or ""
-    found = _decoded(listing, reader, place, data.on_bad)
-    rows = _split(found, data)
-    _warn_of_copies(found, rows)
-    parts = {split: _pictures(found, rows[split], data.names) for split in rows}
+    path = data.folder or data.file or ""
+    decoded = _decoded(listing, reader, path, data.on_bad)
+    rows = _split(decoded, data)
+    _warn_of_copies(decoded, rows)
+    parts = {split: _labelled_images(decoded, rows[split], data.names) for split in rows}
     if len(set(parts["train"].labels)) < 2:
         got = f"{parts['train'].labels[0]!r} alone" if len(parts["train"]) else "no image"
-        raise InputError(f"classes in {place}", got=got, expected="at least two of them")
-    checksums = {place: _checksum(found)}
+        raise InputError(f"classes in {path}", got=got, expected="at least two of them")
+    checksums = {path: _checksum(decoded)}
     tests = {"test": parts["test"]} if "test" in parts else {}
-    return PictureSplits(parts["train"], parts["valid"], tests, checksums)
+    return ImageSplits(parts["train"], parts["valid"], tests, checksums)
 
 
-def _places(data: ImagesData) -> dict[str, str]:
+def _paths(data: ImagesData) -> dict[str, str]:
     """Which folder or file each split is read from; "" for the one that has them all."""
-    places = {"": data.folder or data.file, "valid": data.valid, "test": data.test}
-    return {split: place for split, place in places.items() if place is not None}
+    paths = {"": data.folder or data.file, "valid": data.valid, "test": data.test}
+    return {split: path for split, path in paths.items() if path is not None}
 
 
 def _merged(listings: dict[str, Listing]) -> Listing:
-    """Join the images of several folders or files; a place given for a split decides the split."""
-    whole = Listing()
+    """Join the images of several folders or files; a path given for a split decides the split."""
+    merged = Listing()
     for split, listing in listings.items():
-        for each in listing.entries:
+        for file in listing.files:
             if split:
-                moved = Entry(f"{split}: {each.name}", each.source, each.label, split, each.caption)
-                whole.entries.append(moved)
-            elif not each.split or each.split not in listings:
-                whole.entries.append(each)
-        whole.problems |= listing.problems
-        whole.others += listing.others
-    return whole
+                moved = replace(file, name=f"{split}: {file.name}", split=split)
+                merged.files.append(moved)
+            elif not file.split or file.split not in listings:
+                merged.files.append(file)
+        merged.problems |= listing.problems
+        merged.others += listing.others
+    return merged
 
 
-def _decoded(listing: Listing, reader: ImageReader, place: str, on_bad: OnBad) -> Decoded:
+def _decoded(listing: Listing, reader: ImageReader, path: str, on_bad: OnBad) -> Decoded:
     """Decode the images of a listing, and say once which were skipped."""
-    entries, quiet = listing.entries, not _logger.isEnabledFor(logging.WARNING)
+    files, quiet = listing.files, not _logger.isEnabledFor(logging.WARNING)
     shape = (reader.channels, reader.height, reader.width)
-    with Progress(len(entries), quiet=quiet, at_once=False) as bar:
-        found = decode(
-            entries,
+    with Progress(len(files), quiet=quiet, at_once=False) as bar:
+        decoded = decode(
+            files,
             reader.bytes_of,
             shape,
-            lambda done: bar.update_to(done, f"{done} of {len(entries)} images read"),
+            lambda done: bar.update_to(done, f"{done} of {len(files)} images read"),
         )
-    problems = listing.problems | found.problems
+    problems = listing.problems | decoded.problems
     if not problems:
-        return found
+        return decoded
     shown = ", ".join(f"{name} ({what})" for name, what in [*problems.items()][:SHOWN])
     more = f", and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-    if on_bad == "stop" or not found.entries:
+    if on_bad == "stop" or not decoded.files:
         raise InputError(
-            f"{place}: {shown}{more}",
+            f"{path}: {shown}{more}",
             fix="`regard data check` lists all of them; data.on_bad=skip leaves them out",
         )
     _logger.warning(
         "data: %d of %d files in %s skipped: %s%s",
-        len(problems), len(problems) + len(found.entries), place, shown, more,
+        len(problems), len(problems) + len(decoded.files), path, shown, more,
     )  # fmt: skip
-    return found
+    return decoded
 
 
-def _split(found: Decoded, data: ImagesData) -> dict[str, list[int]]:
+def _split(decoded: Decoded, data: ImagesData) -> dict[str, list[int]]:
     """Compute the rows of each split; what the data does not say is chosen by seed."""
     rows: dict[str, list[int]] = {"train": []}
-    for row, entry in enumerate(found.entries):
-        rows.setdefault(entry.split or "train", []).append(row)
+    for row, file in enumerate(decoded.files):
+        rows.setdefault(file.split or "train", []).append(row)
     counts = {"valid": data.held_out, "test": data.held_out_test}
-    for place, (name, count) in enumerate(counts.items()):
+    for i, (name, count) in enumerate(counts.items()):
         if name in rows or not count:
             continue
-        groups: Counter[Hashable] = Counter(found.pixels[row] for row in rows["train"])
+        groups: Counter[Hashable] = Counter(decoded.pixels[row] for row in rows["train"])
         wanted = max(1, min(count, len(rows["train"]) // 10))
-        seed = data.seed + place * 2**32
+        seed = data.seed + i * 2**32
         numbers = choose_groups(list(groups.values()), wanted, seed, "image")
         keys = list(groups)
         chosen = {keys[number] for number in numbers.tolist()}
-        rows[name] = [row for row in rows["train"] if found.pixels[row] in chosen]
-        rows["train"] = [row for row in rows["train"] if found.pixels[row] not in chosen]
+        rows[name] = [row for row in rows["train"] if decoded.pixels[row] in chosen]
+        rows["train"] = [row for row in rows["train"] if decoded.pixels[row] not in chosen]
     return rows
 
 
-def _warn_of_copies(found: Decoded, rows: dict[str, list[int]]) -> None:
+def _warn_of_copies(decoded: Decoded, rows: dict[str, list[int]]) -> None:
     """Warn of training images that the data has in another split, too."""
-    train = {found.pixels[row] for row in rows["train"]}
+    train = {decoded.pixels[row] for row in rows["train"]}
     for name in ("valid", "test"):
-        copies = [row for row in rows.get(name, ()) if found.pixels[row] in train]
+        copies = [row for row in rows.get(name, ()) if decoded.pixels[row] in train]
         if copies:
             _logger.warning(
                 "data: %d images of the %s split are training images, too, such as %s",
-                len(copies), name, found.entries[copies[0]].name,
+                len(copies), name, decoded.files[copies[0]].name,
             )  # fmt: skip
 
 
-def _pictures(found: Decoded, rows: Sequence[int], names: Sequence[str]) -> Pictures:
-    entries = [found.entries[row] for row in rows]
-    values = found.values
-    if len(rows) < len(found.entries):
-        values = values.some(rows) if hasattr(values, "some") else values[list(rows)]
-    labels = tuple(_named(entry.label, names) for entry in entries)
-    captions = tuple(entry.caption for entry in entries) if any(
-        entry.caption for entry in entries
-    ) else ()  # fmt: skip
-    return Pictures(values, labels, captions, digests=tuple(found.pixels[row] for row in rows))
+def _labelled_images(decoded: Decoded, rows: Sequence[int], names: Sequence[str]) -> LabelledImages:
+    files = [decoded.files[row] for row in rows]
+    values = decoded.values
+    if len(rows) < len(decoded.files):
+        values = pixels_at(values, rows)
+    labels = tuple(_named(file.label, names) for file in files)
+    captions = tuple(file.caption for file in files)
+    digests = tuple(decoded.pixels[row] for row in rows)
+    return LabelledImages(values, labels, captions if any(captions) else (), digests=digests)
 
 
 def _named(label: str, names: Sequence[str]) -> str:
@@ -223,10 +222,10 @@ def _named(label: str, names: Sequence[str]) -> str:
     return names[int(label)]
 
 
-def _checksum(found: Decoded) -> str:
+def _checksum(decoded: Decoded) -> str:
     """SHA-256 of the names, labels, splits and contents of all images."""
     digest = hashlib.sha256()
-    for entry, content in zip(found.entries, found.contents, strict=True):
-        digest.update(f"{entry.name}\t{entry.label}\t{entry.split}\t".encode("utf-8", "replace"))
+    for file, content in zip(decoded.files, decoded.contents, strict=True):
+        digest.update(f"{file.name}\t{file.label}\t{file.split}\t".encode("utf-8", "replace"))
         digest.update(content)
     return digest.hexdigest()

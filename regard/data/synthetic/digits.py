@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.config import DigitsData
-from regard.data.images.pictures import Pictures, PictureSplits
+from regard.data.images.labelled_images import ImageSplits, LabelledImages
 from regard.data.order import generator
 
 CLASSES = tuple("0123456789")
@@ -26,7 +26,7 @@ LARGEST = 16
 """Largest value of a pixel: it counts the black points in a block of the original bitmap."""
 
 
-def splits(data: DigitsData) -> PictureSplits:
+def splits(data: DigitsData) -> ImageSplits:
     """Split the digits, with one fold as the test split: a pure function of the fold's number.
 
     Each class is spread evenly over the folds, and over the training and validation splits.
@@ -38,15 +38,15 @@ def splits(data: DigitsData) -> PictureSplits:
     random = generator(0)
     roles = np.empty(len(labels), dtype=np.int64)  # 0 train, 1 valid, 2 test
     for number in range(len(CLASSES)):
-        places = random.permutation(np.flatnonzero(labels == number))
-        rank = np.arange(len(places))
+        rows = random.permutation(np.flatnonzero(labels == number))
+        rank = np.arange(len(rows))
         outside = np.where(rank // FOLDS % VALID == 0, 1, 0)
-        roles[places] = np.where(rank % FOLDS == data.fold, 2, outside)
+        roles[rows] = np.where(rank % FOLDS == data.fold, 2, outside)
     train, valid, test = (
-        Pictures(values[chosen], tuple(CLASSES[number] for number in labels[chosen].tolist()))
+        LabelledImages(values[chosen], tuple(CLASSES[number] for number in labels[chosen].tolist()))
         for chosen in (roles == 0, roles == 1, roles == 2)
     )
-    return PictureSplits(train, valid, {"test": test}, {"digits": checksum})
+    return ImageSplits(train, valid, {"test": test}, {"digits": checksum})
 
 
 @cache

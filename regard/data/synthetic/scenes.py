@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from regard.data.config import ScenesData
-from regard.data.images.pictures import Pictures, PictureSplits
+from regard.data.images.labelled_images import ImageSplits, LabelledImages
 from regard.data.order import generator
 from regard.inputs.images.reader import ImageReader
 from regard.runtime.device import check_memory
@@ -56,7 +56,7 @@ of" and "above" cannot be confused."""
 
 @dataclass(frozen=True)
 class Thing:
-    """One object of a scene; places and radius are shares of the image's side."""
+    """One object of a scene; positions and radius are shares of the image's side."""
 
     shape: str
     colour: str
@@ -93,38 +93,38 @@ class Scene:
     def caption(self) -> str:
         """The scene in words."""
         first, *others = self.objects
-        places = [
+        phrases = [
             f"{RELATIONS[relation]} {other.words}"
             for relation, other in zip(self.relations, others, strict=True)
         ]
-        return " ".join((first.words, " and ".join(places))).strip()
+        return " ".join((first.words, " and ".join(phrases))).strip()
 
     @property
     def labels(self) -> dict[str, str]:
         """The classes that the scene has, by the values of `data.label`."""
         first = self.objects[0]
-        found = {
+        labels = {
             "shape": first.shape,
             "colour": first.colour,
             "object": f"{first.colour} {first.shape}",
             "count": str(len(self.objects)),
         }
-        return found | ({"relation": self.relations[0]} if self.relations else {})
+        return labels | ({"relation": self.relations[0]} if self.relations else {})
 
     def to_json(self) -> dict[str, Any]:
         """Return caption, classes, objects and relations, for a line of `captions.jsonl`."""
         return {
             "caption": self.caption,
             "labels": self.labels,
-            "objects": [asdict(each) for each in self.objects],
+            "objects": [asdict(thing) for thing in self.objects],
             "relations": list(self.relations),
         }
 
     def draw(self, side: int) -> Image.Image:
         """Draw the scene: RGB, side x side."""
         image = Image.new("RGB", (side * FINER, side * FINER), self.ground)
-        for each in self.objects:
-            _stamp(image, each, each.rgb, self.ground)
+        for thing in self.objects:
+            _stamp(image, thing, thing.rgb, self.ground)
         return image.reduce(FINER)
 
     def mask(self, side: int) -> NDArray[np.uint8]:
@@ -132,12 +132,12 @@ class Scene:
 
         A pixel belongs to an object that covers at least half of it.
         """
-        found = np.zeros((side, side), np.uint8)
-        for number, each in enumerate(self.objects, 1):
+        mask = np.zeros((side, side), np.uint8)
+        for number, thing in enumerate(self.objects, 1):
             covered = Image.new("L", (side * FINER, side * FINER))
-            _stamp(covered, each, 255, 0)
-            found[np.asarray(covered.reduce(FINER)) >= 128] = number
-        return found
+            _stamp(covered, thing, 255, 0)
+            mask[np.asarray(covered.reduce(FINER)) >= 128] = number
+        return mask
 
 
 def make_scene(seed: int, part: int, number: int, most: int = 2, least: int = 1) -> Scene:
@@ -161,12 +161,13 @@ def make_scene(seed: int, part: int, number: int, most: int = 2, least: int = 1)
     light = int(random.integers(208, 248))
     red, green, blue = (light + random.integers(-8, 9, 3)).tolist()
     objects = [_thing(random, kind, size) for kind, size in zip(kinds, sizes, strict=True)]
-    edges = np.array([each.radius + GAP for each in objects])[:, None]
+    edges = np.array([thing.radius + GAP for thing in objects])[:, None]
     while True:
-        places = np.round(edges + random.random((count, 2)) * (1 - 2 * edges), 4).tolist()
-        if _fits(places, [each.radius for each in objects]):
-            placed = (replace(each, x=x, y=y) for each, (x, y) in zip(objects, places, strict=True))
-            return Scene(tuple(placed), (red, green, blue))
+        positions = np.round(edges + random.random((count, 2)) * (1 - 2 * edges), 4).tolist()
+        if _fits(positions, [thing.radius for thing in objects]):
+            placed = zip(objects, positions, strict=True)
+            things = tuple(replace(thing, x=x, y=y) for thing, (x, y) in placed)
+            return Scene(things, (red, green, blue))
 
 
 def _thing(random: np.random.Generator, kind: int, size: int) -> Thing:
@@ -183,43 +184,43 @@ def _thing(random: np.random.Generator, kind: int, size: int) -> Thing:
     return Thing(shape, colour, name, 0.0, 0.0, round(radius, 4), round(turn, 2), rgb)
 
 
-def _fits(places: Sequence[Sequence[float]], radii: Sequence[float]) -> bool:
+def _fits(positions: Sequence[Sequence[float]], radii: Sequence[float]) -> bool:
     """Whether no two objects overlap, and it is clear where the first is, seen from the others."""
-    for one in range(len(places)):
-        for other in range(one + 1, len(places)):
-            right, down = (abs(a - b) for a, b in zip(places[one], places[other], strict=True))
-            if math.hypot(right, down) < radii[one] + radii[other] + GAP:
+    for i in range(len(positions)):
+        for j in range(i + 1, len(positions)):
+            right, down = (abs(a - b) for a, b in zip(positions[i], positions[j], strict=True))
+            if math.hypot(right, down) < radii[i] + radii[j] + GAP:
                 return False
-            if one == 0 and abs(right - down) < CLEAR:
+            if i == 0 and abs(right - down) < CLEAR:
                 return False
     return True
 
 
-def _relation(one: Thing, other: Thing) -> str:
-    right, down = one.x - other.x, one.y - other.y
+def _relation(first: Thing, second: Thing) -> str:
+    right, down = first.x - second.x, first.y - second.y
     if abs(right) > abs(down):
         return "right of" if right > 0 else "left of"
     return "below" if down > 0 else "above"
 
 
-def _stamp(image: Image.Image, each: Thing, fill: Any, ground: Any) -> None:
+def _stamp(image: Image.Image, thing: Thing, fill: Any, ground: Any) -> None:
     """Draw one object into an image of any size."""
     side, draw = image.width, ImageDraw.Draw(image)
-    x, y, radius = (value * side for value in (each.x, each.y, each.radius))
-    if each.shape in ("circle", "ring"):
+    x, y, radius = (value * side for value in (thing.x, thing.y, thing.radius))
+    if thing.shape in ("circle", "ring"):
         draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=fill)
-        if each.shape == "ring":
+        if thing.shape == "ring":
             inner = 0.55 * radius
             draw.ellipse((x - inner, y - inner, x + inner, y + inner), fill=ground)
         return
-    cosine, sine = math.cos(math.radians(each.turn)), math.sin(math.radians(each.turn))
+    cosine, sine = math.cos(math.radians(thing.turn)), math.sin(math.radians(thing.turn))
     draw.polygon(
         [
             (
                 x + radius * (cosine * right - sine * down),
                 y + radius * (sine * right + cosine * down),
             )
-            for right, down in OUTLINES[each.shape]
+            for right, down in OUTLINES[thing.shape]
         ],
         fill=fill,
     )
@@ -254,7 +255,7 @@ def scenes_of(data: ScenesData, split: str) -> Iterator[Scene]:
     return (make_scene(data.seed, PARTS[split], number, most, least) for number in range(count))
 
 
-def scene_splits(data: ScenesData, reader: ImageReader) -> PictureSplits:
+def scene_splits(data: ScenesData, reader: ImageReader) -> ImageSplits:
     """Draw all scenes of a recipe at the model's size.
 
     Args:
@@ -271,10 +272,11 @@ def scene_splits(data: ScenesData, reader: ImageReader) -> PictureSplits:
         for row, scene in enumerate(scenes):
             values[row] = reader.bytes_of(scene.draw(side))
         labels = tuple(scene.labels[data.label] for scene in scenes)
-        parts[split] = Pictures(values, labels, tuple(each.caption for each in scenes), scenes)
-    kept = data.model_dump_json(include={"pairs", "held_out", "objects", "label", "seed"})
-    digest = hashlib.sha256(kept.encode())
+        captions = tuple(scene.caption for scene in scenes)
+        parts[split] = LabelledImages(values, labels, captions, scenes)
+    settings = data.model_dump_json(include={"pairs", "held_out", "objects", "label", "seed"})
+    digest = hashlib.sha256(settings.encode())
     for scene in parts["train"].scenes:
         digest.update(json.dumps(scene.to_json()).encode())
     checksums = {"scenes": digest.hexdigest()}
-    return PictureSplits(parts["train"], parts["valid"], {"test": parts["test"]}, checksums)
+    return ImageSplits(parts["train"], parts["valid"], {"test": parts["test"]}, checksums)

@@ -60,9 +60,9 @@ def toy_splits(
         )
     rng = random.Random(f"{seed} {kind}")
     drawn = _distinct(rng, wanted, symbols, left)
-    made = tuple(Pair(_text(one), _text(TOYS[kind](one)), (kind,)) for one in drawn)
-    valid, test, train = made[:held_out], made[held_out : 2 * held_out], made[2 * held_out :]
-    return Splits(train, valid, {"test": test})
+    examples = tuple(Pair(_text(source), _text(TOYS[kind](source)), (kind,)) for source in drawn)
+    valid, test = examples[:held_out], examples[held_out : 2 * held_out]
+    return Splits(examples[2 * held_out :], valid, {"test": test})
 
 
 def _sequences(symbols: int, length: int, most: int) -> int:
@@ -79,10 +79,10 @@ def _distinct(
     lengths = list(left)
     while len(seen) < count:
         length = rng.choice(lengths)
-        one = tuple(rng.randrange(symbols) for _ in range(length))
-        if one in seen:
+        sequence = tuple(rng.randrange(symbols) for _ in range(length))
+        if sequence in seen:
             continue
-        seen[one] = None
+        seen[sequence] = None
         left[length] -= 1
         if not left[length]:
             lengths.remove(length)

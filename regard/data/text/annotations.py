@@ -160,7 +160,7 @@ def _words_of(row: Row) -> TaggedWords:
     words, tags = _list_in(row, "words"), _list_in(row, "tags")
     if len(words) != len(tags):
         raise Unfit(records.COLUMNS, f"{len(words)} words but {len(tags)} tags")
-    if not words or not all(each.strip() for each in (*words, *tags)):
+    if not words or not all(text.strip() for text in (*words, *tags)):
         raise Unfit(records.EMPTY, "a sentence without words, or an empty word or tag")
     return TaggedWords(tuple(words), tuple(tags))
 
@@ -168,8 +168,8 @@ def _words_of(row: Row) -> TaggedWords:
 def _list_in(row: Row, key: str) -> list[str]:
     values = row[key]
     if key == "tags" and isinstance(values, list):  # tags may be numbers
-        values = [str(each) if type(each) is int else each for each in values]
-    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+        values = [str(value) if type(value) is int else value for value in values]
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise Unfit(records.KEYS, f"{key!r} should be a list of texts")
     return values
 
@@ -184,9 +184,9 @@ def _sentences(file: str, columns: Columns) -> Iterator[TaggedWords | Problem]:
     word, tag = (plan.chosen[role] for role in ("words", "tags")) if plan.chosen else (0, -1)
     lines = islice(_word_rows(file), int(plan.header), None)
     for empty, rows in groupby(lines, key=is_empty):
-        found = None if empty else _sentence(file, rows, word, tag)
-        if found is not None:
-            yield found
+        sentence = None if empty else _sentence(file, rows, word, tag)
+        if sentence is not None:
+            yield sentence
 
 
 def plan_words(file: str, columns: Columns) -> tables.Plan:
@@ -254,31 +254,31 @@ def _placed(answer: str, start: Any, context: str) -> dict[str, Any]:
         raise Unfit(records.KEYS, f"'start' should be a whole number, not {start!r}") from None
 
 
-def _answers(given: Any, context: str) -> tuple[Excerpt, ...]:
+def _answers(value: Any, context: str) -> tuple[Excerpt, ...]:
     """Parse the answers of a question, and check each against the context.
 
     Args:
-        given: One object with text and start, a list of such objects, or an object with lists of
+        value: One object with text and start, a list of such objects, or an object with lists of
             texts and starts; None for no answer.
         context: The text that the starts refer to.
     """
-    if isinstance(given, dict):
-        texts, starts = given.get("text"), given.get("start", given.get("answer_start"))
-        given = [given]
+    if isinstance(value, dict):
+        texts, starts = value.get("text"), value.get("start", value.get("answer_start"))
+        value = [value]
         if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
-            given = [{"text": t, "start": s} for t, s in zip(texts, starts, strict=True)]
-    given = [] if given is None else given
-    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+            value = [{"text": t, "start": s} for t, s in zip(texts, starts, strict=True)]
+    value = [] if value is None else value
+    if not isinstance(value, list) or not all(isinstance(answer, dict) for answer in value):
         raise Unfit(records.KEYS, "'answers' should have 'text' and 'start'")
-    found = []
-    for each in given:
-        text, start = each.get("text"), each.get("start", each.get("answer_start"))
+    answers = []
+    for answer in value:
+        text, start = answer.get("text"), answer.get("start", answer.get("answer_start"))
         if not isinstance(text, str) or type(start) is not int:
             raise Unfit(records.KEYS, "an answer should have a 'text' and a 'start'")
         if not text.strip() or start < 0 or context[start : start + len(text)] != text:
             raise Unfit(MISPLACED, f"{text[:40]!r} at {start}")
-        found.append(Excerpt(text, start))
-    return tuple(found)
+        answers.append(Excerpt(text, start))
+    return tuple(answers)
 
 
 def _squad(file: str) -> Iterator[Question | Problem]:
@@ -298,13 +298,13 @@ def _squad(file: str) -> Iterator[Question | Problem]:
         rows = [
             {
                 "context": paragraph["context"],
-                "question": each["question"],
-                "answers": [] if each.get("is_impossible") else each["answers"],
-                "id": each.get("id", "?"),
+                "question": question["question"],
+                "answers": [] if question.get("is_impossible") else question["answers"],
+                "id": question.get("id", "?"),
             }
             for article in articles
             for paragraph in article["paragraphs"]
-            for each in paragraph["qas"]
+            for question in paragraph["qas"]
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         got = f"no {problem}" if isinstance(problem, KeyError) else "something else"

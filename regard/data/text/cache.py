@@ -25,9 +25,9 @@ ABANDONED = 24 * 3600
 """Seconds without a write after which an unfinished folder is deleted: its process was killed."""
 
 
-def key_of(decides: dict[str, Any]) -> str:
+def key_of(depends_on: dict[str, Any]) -> str:
     """Return the name of a folder: a hash of all that its content depends on."""
-    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()[:32]
 
 
 @contextlib.contextmanager

@@ -94,21 +94,21 @@ def survey(
     random = generator(seed)
     skipped: Counter[str] = Counter()
     sizes, size, done = array("q"), 0, 0
-    kept: list[tuple[float, int, int, str]] = []  # random number, document, position, block
-    held, chance = 0, 1.0
+    sample: list[tuple[float, int, int, str]] = []  # random number, document, position, block
+    kept_characters, chance = 0, 1.0
     for piece in text.pieces(skipped):
         for block in cut(piece.text, BLOCK):
             lot = random.random()
             if lot < chance:
-                kept.append((lot, len(sizes), size, block))
-                held += len(block)
+                sample.append((lot, len(sizes), size, block))
+                kept_characters += len(block)
             size += len(block)
             # If there is too much, about half of the blocks are dropped: a block stays if its
             # random number is below `chance`, so that all blocks have the same probability.
-            while held > characters and len(kept) > 1:
+            while kept_characters > characters and len(sample) > 1:
                 chance /= 2
-                kept = [each for each in kept if each[0] < chance]
-                held = sum(len(each[3]) for each in kept)
+                sample = [row for row in sample if row[0] < chance]
+                kept_characters = sum(len(kept_block) for *_, kept_block in sample)
         done += len(piece.text)
         if piece.last:
             sizes.append(size)
@@ -116,13 +116,13 @@ def survey(
         if progress is not None:
             progress(done)
     counts = np.frombuffer(sizes, dtype=np.int64)
-    _refuse_nothing(len(counts), skipped)
+    _check_not_empty(len(counts), skipped)
     aside = choose(counts, held_out, seed)
     ends = counts if aside is not None else _without_tails(counts, held_out)
     texts = [
         block
-        for _, document, place, block in kept
-        if (aside is None or not aside[document]) and place < ends[document]
+        for _, document, position, block in sample
+        if (aside is None or not aside[document]) and position < ends[document]
     ]
     return Survey(texts, counts, dict(skipped))
 
@@ -189,16 +189,16 @@ class Corpus:
         """Return the ids of one document, with its end symbol."""
         return self.ids[self.starts[number] : self.stops[number]].astype(np.int64)
 
-    def place(self, number: int) -> int:
+    def index_of(self, position: int) -> int:
         """Convert a position in the concatenation of the documents to an index in `ids`."""
-        return int(self.documents.between(number, number + 1).starts[0])
+        return int(self.documents.between(position, position + 1).starts[0])
 
     def between(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the ids from `start` to `stop` in the concatenation of the documents."""
         if start >= stop:
             return np.zeros(0, dtype=np.int64)
-        some = self.documents.between(start, stop)
-        slices = zip(some.starts.tolist(), some.sizes.tolist(), strict=True)
+        ranges = self.documents.between(start, stop)
+        slices = zip(ranges.starts.tolist(), ranges.sizes.tolist(), strict=True)
         return np.concatenate([self.ids[at : at + size] for at, size in slices]).astype(np.int64)
 
     def part(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Corpus:
@@ -224,7 +224,7 @@ class Corpus:
         sizes = self.documents.sizes if self.characters is None else self.characters
         aside = choose(sizes, held_out, seed)
         if aside is not None:
-            parts = [self.part(self.starts[some], self.stops[some]) for some in (~aside, aside)]
+            parts = [self.part(self.starts[rows], self.stops[rows]) for rows in (~aside, aside)]
         else:
             cuts = self.starts + _without_tails(self.documents.sizes, held_out)
             parts = [self.part(self.starts, cuts), self.part(cuts, self.stops)]
@@ -265,23 +265,23 @@ def encode(
     """
     checksums = text.checksums()
     frame = ([tokenizer.begin] if begin else [], [tokenizer.end])
-    decides = {
+    depends_on = {
         "version": VERSION,
         "text": list(checksums.values()),
         "settings": text.settings(),
         "tokenizer": hashlib.sha256(tokenizer.to_json().encode()).hexdigest(),
         "frame": frame,
     }
-    folder = cache / key_of(decides)
-    kept = _open(folder, checksums)
-    if kept is not None:
-        return kept
+    folder = cache / key_of(depends_on)
+    corpus = _open(folder, checksums)
+    if corpus is not None:
+        return corpus
     state = "the text is not encoded; no partial files are left"
     with new_folder(folder, lambda path: _open(path, checksums) is not None, state) as temporary:
         _fill(temporary, text, tokenizer, frame, progress)
-    kept = _open(folder, checksums)
-    assert kept is not None
-    return kept
+    corpus = _open(folder, checksums)
+    assert corpus is not None
+    return corpus
 
 
 def _fill(
@@ -298,7 +298,7 @@ def _fill(
     written = size = done = 0
     fresh = True  # whether the next piece begins a document
     with (folder / "ids.bin").open("wb") as file:
-        for pieces in _handfuls(text.pieces(skipped)):
+        for pieces in _groups(text.pieces(skipped)):
             rows = tokenizer.encode_batch([piece.text for piece in pieces])
             for piece, row in zip(pieces, rows, strict=True):
                 ids = [*(frame[0] if fresh else ()), *row, *(frame[1] if piece.last else ())]
@@ -311,25 +311,25 @@ def _fill(
             if progress is not None:
                 progress(done + size)
         finish(file)
-    _refuse_nothing(len(stops), skipped)
+    _check_not_empty(len(stops), skipped)
     write_array(folder / "stops.npy", np.frombuffer(stops, dtype=np.int64))
     write_array(folder / "characters.npy", np.frombuffer(sizes, dtype=np.int64))
     facts = {"dtype": kind.name, "tokens": written, "skipped": dict(skipped)}
     write_synced(folder / "corpus.json", json.dumps(facts).encode())
 
 
-def _handfuls(pieces: Iterator[DocumentPiece]) -> Iterator[list[DocumentPiece]]:
+def _groups(pieces: Iterator[DocumentPiece]) -> Iterator[list[DocumentPiece]]:
     """Group pieces into lists of about `AT_ONCE` characters, to be encoded together."""
-    held: list[DocumentPiece] = []
+    group: list[DocumentPiece] = []
     size = 0
     for piece in pieces:
-        held.append(piece)
+        group.append(piece)
         size += len(piece.text)
         if size >= AT_ONCE:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _open(folder: Path, checksums: dict[str, str]) -> Corpus | None:
@@ -352,11 +352,11 @@ def _open(folder: Path, checksums: dict[str, str]) -> Corpus | None:
 
 def _without_tails(sizes: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
     """Compute the length of each document without its last fraction, which is held out."""
-    kept: NDArray[np.int64] = np.floor(sizes * (1 - fraction)).astype(np.int64)
-    return kept
+    lengths: NDArray[np.int64] = np.floor(sizes * (1 - fraction)).astype(np.int64)
+    return lengths
 
 
-def _refuse_nothing(documents: int, skipped: Counter[str]) -> None:
+def _check_not_empty(documents: int, skipped: Counter[str]) -> None:
     if not documents:
-        found = ", ".join(f"{count} x {what}" for what, count in skipped.items())
-        raise InputError("the text", got=found or "nothing", expected="at least one document")
+        problems = ", ".join(f"{count} x {what}" for what, count in skipped.items())
+        raise InputError("the text", got=problems or "nothing", expected="at least one document")

@@ -71,9 +71,9 @@ class CorruptedCorpus:
         """The number of sequences of an evaluation, before pairs of them are formed."""
         return self.rows.passages
 
-    def limited(self, places: Sequence[int]) -> CorruptedCorpus:
+    def limited(self, indices: Sequence[int]) -> CorruptedCorpus:
         """Return only some of the sequences of an evaluation, corrupted as in the whole."""
-        return replace(self, rows=self.rows.limited(places))
+        return replace(self, rows=self.rows.limited(indices))
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
         """Yield the whole text once, always corrupted in the same way."""
@@ -124,20 +124,20 @@ def mask_tokens(
         The masked text, and the positions of the chosen tokens in ascending order.
     """
     free = symbols.free[ids]
-    wanted = max(1, round(int(free.sum()) * rate))
+    count = max(1, round(int(free.sum()) * rate))
     if symbols.continues is None:
-        places = np.sort(random.permutation(np.flatnonzero(free))[:wanted])
+        positions = np.sort(random.permutation(np.flatnonzero(free))[:count])
     else:
-        places = _whole_words(free, ~symbols.continues[ids], random, wanted)
-    lots = random.random(len(places))
-    others = random.integers(len(symbols.ordinary), size=len(places))
-    shown = ids.copy()
-    shown[places] = np.select(
-        [lots < HIDDEN, lots < HIDDEN + CHANGED],
-        [np.full(len(places), symbols.mask), symbols.ordinary[others]],
-        ids[places],
+        positions = _whole_words(free, ~symbols.continues[ids], random, count)
+    numbers = random.random(len(positions))
+    others = random.integers(len(symbols.ordinary), size=len(positions))
+    masked = ids.copy()
+    masked[positions] = np.select(
+        [numbers < HIDDEN, numbers < HIDDEN + CHANGED],
+        [np.full(len(positions), symbols.mask), symbols.ordinary[others]],
+        ids[positions],
     )
-    return shown, places
+    return masked, positions
 
 
 @dataclass(frozen=True)
@@ -160,18 +160,20 @@ class Masking:
 
     def hide(self, rows: Sequence[Ids], index: tuple[int, ...], epoch: int) -> Batch[Ragged]:
         """Mask tokens of sequences that already have their begin and end symbols."""
-        shown, wanted = [], []
+        masked_rows, label_rows = [], []
         for row, example in zip(rows, index, strict=True):
-            holes, places = mask_tokens(
+            masked, positions = mask_tokens(
                 row, self.symbols, generator(self.seed, epoch, example), self.rate
             )
-            said = np.full_like(row, -1)
-            said[places] = row[places]
-            shown.append(holes)
-            wanted.append(said)
+            labels = np.full_like(row, -1)
+            labels[positions] = row[positions]
+            masked_rows.append(masked)
+            label_rows.append(labels)
         lengths = tuple(map(len, rows))
-        ids, right = (torch.from_numpy(np.concatenate(each)) for each in (shown, wanted))
-        return Batch(Ragged(ids, lengths), Ragged(right, lengths), index)
+        ids, targets = (
+            torch.from_numpy(np.concatenate(parts)) for parts in (masked_rows, label_rows)
+        )
+        return Batch(Ragged(ids, lengths), Ragged(targets, lengths), index)
 
 
 class SentencePairs:
@@ -222,26 +224,26 @@ class SentencePairs:
         if len(text) < 2:  # too short to cut in two
             return text, self._other(example, 1, random), False
         cuts = 1 + np.flatnonzero(np.isin(text[:-1], self._stops))
-        place = int(random.choice(cuts if len(cuts) else np.arange(1, len(text))))
+        cut = int(random.choice(cuts if len(cuts) else np.arange(1, len(text))))
         if random.random() < 0.5:
-            return text[:place], text[place:], True
-        return text[:place], self._other(example, len(text) - place, random), False
+            return text[:cut], text[cut:], True
+        return text[:cut], self._other(example, len(text) - cut, random), False
 
     def _other(self, example: int, length: int, random: np.random.Generator) -> Ids:
         """Return `length` tokens of another document, from a sentence's beginning if possible."""
-        own = int(np.searchsorted(self.corpus.starts, example, side="right")) - 1
+        own_document = int(np.searchsorted(self.corpus.starts, example, side="right")) - 1
         for _ in range(TRIES):
             number = int(random.integers(len(self.corpus) - 1))
-            number += number >= own
+            number += number >= own_document
             start, stop = int(self.corpus.starts[number]), int(self.corpus.stops[number]) - 1
             if stop - start >= length:
                 break
-        place = start + int(random.integers(max(1, stop - start - length + 1)))
+        begin = start + int(random.integers(max(1, stop - start - length + 1)))
         # The beginning of a sentence is searched within the next `length` tokens only.
-        ahead = self.corpus.ids[place : max(place, min(place + length, stop - length))]
+        ahead = self.corpus.ids[begin : max(begin, min(begin + length, stop - length))]
         begins = 1 + np.flatnonzero(np.isin(ahead, self._stops))
-        place += int(begins[0]) if len(begins) and place > start else 0
-        return self.corpus.ids[place : min(place + length, stop)].astype(np.int64)
+        begin += int(begins[0]) if len(begins) and begin > start else 0
+        return self.corpus.ids[begin : min(begin + length, stop)].astype(np.int64)
 
 
 _PAIRS = 1
@@ -255,9 +257,9 @@ def texts(batch: Batch[Ragged]) -> list[Ids]:
 
 
 def _whole_words(
-    free: NDArray[np.bool_], begins: NDArray[np.bool_], random: np.random.Generator, wanted: int
+    free: NDArray[np.bool_], begins: NDArray[np.bool_], random: np.random.Generator, count: int
 ) -> Ids:
-    """Choose random words of at most `wanted` tokens together; one word if each is longer.
+    """Choose random words of at most `count` tokens together; one word if each is longer.
 
     Returns:
         The positions of the tokens of the chosen words.
@@ -269,7 +271,7 @@ def _whole_words(
     sizes = np.bincount(number)
     chosen, taken = [], 0
     for word in words.tolist():
-        if taken + sizes[word] <= wanted:
+        if taken + sizes[word] <= count:
             chosen.append(word)
             taken += int(sizes[word])
     return np.flatnonzero(free & np.isin(number, chosen or words[:1]))

@@ -70,13 +70,13 @@ def find_files(patterns: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         InputError: If a pattern matches no file.
     """
-    found: dict[str, None] = {}
+    all_files: dict[str, None] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         path = Path(pattern)
         if arrow.is_dataset(pattern):
             names = [pattern]
         elif path.is_dir():
-            names = [str(each) for each in path.rglob("*") if each.name.endswith(SUFFIXES)]
+            names = [str(file) for file in path.rglob("*") if file.name.endswith(SUFFIXES)]
         elif path.exists() or not glob.has_magic(pattern):
             names = [pattern]  # opening a missing file raises an error that names it
         else:
@@ -85,8 +85,8 @@ def find_files(patterns: str | Sequence[str]) -> tuple[str, ...]:
         if not files:
             kinds = ", ".join(SUFFIXES)
             raise InputError(pattern, got="no text file", expected=f"at least one of {kinds}")
-        found |= dict.fromkeys(files)
-    return tuple(found)
+        all_files |= dict.fromkeys(files)
+    return tuple(all_files)
 
 
 def training_files(
@@ -131,11 +131,11 @@ class TextFiles:
             records.count_or_stop(problem, self.on_bad, skipped)
 
         for file in self.files:
-            before, some = skipped.total(), False
+            before, any_piece = skipped.total(), False
             for piece in bounded(self._parts(file, bad)):
-                some = True
+                any_piece = True
                 yield piece
-            if not some and skipped.total() == before:
+            if not any_piece and skipped.total() == before:
                 bad(Problem(file, 1, EMPTY_FILE))
 
     def checksums(self) -> dict[str, str]:
@@ -238,22 +238,22 @@ def bounded(parts: Iterable[str | None], longest: int = PIECE) -> Iterator[Docum
 
     A document of only white space is left out if it is not longer than a piece.
     """
-    held: list[str] = []
+    texts: list[str] = []
     size, begun = 0, False
     for part in parts:
         if part is not None:
-            held.append(part)
+            texts.append(part)
             size += len(part)
             if size > longest:
-                *pieces, rest = cut("".join(held), longest)
+                *pieces, remainder = cut("".join(texts), longest)
                 for piece in pieces:
                     yield DocumentPiece(piece, last=False)
-                held, size, begun = [rest], len(rest), True
+                texts, size, begun = [remainder], len(remainder), True
             continue
-        text = "".join(held)
+        text = "".join(texts)
         if begun or text.strip():
             yield DocumentPiece(text, last=True)
-        held, size, begun = [], 0, False
+        texts, size, begun = [], 0, False
 
 
 def cut(text: str, longest: int) -> Iterator[str]:
@@ -270,14 +270,14 @@ def cut(text: str, longest: int) -> Iterator[str]:
     start = 0
     while len(text) - start > longest:
         limit = start + longest
-        place = limit
-        while (place := text.rfind(" ", start + 1, place)) > 0 and text[place - 1].isspace():
+        end = limit
+        while (end := text.rfind(" ", start + 1, end)) > 0 and text[end - 1].isspace():
             pass
-        if place < 0:
-            place = max(text.rfind(mark, start + 1, limit) for mark in "\n\t\u3000")
-        place = limit if place < 0 else place
-        yield text[start:place]
-        start = place
+        if end < 0:
+            end = max(text.rfind(mark, start + 1, limit) for mark in "\n\t\u3000")
+        end = limit if end < 0 else end
+        yield text[start:end]
+        start = end
     yield text[start:]
 
 
@@ -292,8 +292,8 @@ def _separated(lines: Lines, separator: str) -> Iterator[str | None]:
     """Yield the documents between separator lines."""
     begun, ends = False, 0  # line ends are held back: those at the end of a document are dropped
     for _, parts in groupby(lines, key=lambda part: part[0]):
-        for place, (_, text) in enumerate(parts):
-            if place == 0 and len(text) < LINE and text.strip() == separator:
+        for i, (_, text) in enumerate(parts):
+            if i == 0 and len(text) < LINE and text.strip() == separator:
                 yield None
                 begun, ends = False, 0
                 continue
@@ -367,23 +367,23 @@ def _lines(file: str, bad: Bad) -> Generator[tuple[int, str]]:
     """
     number = 1
     decoder = codecs.getincrementaldecoder("utf-8")()
-    held = ""  # a final \r, which may be the first half of \r\n
+    carriage_return = ""  # a final \r, which may be the first half of \r\n
     with records.opened(file) as stream:
         try:
             while raw := stream.readline(LINE):
                 first = number == 1 and stream.tell() == len(raw)
                 ends = raw.endswith(b"\n")
                 try:
-                    text = held + _decoded(
+                    text = carriage_return + _decoded(
                         records.without_mark(file, raw) if first else raw, decoder
                     )
                 except Unfit as problem:
                     bad(Problem(file, number, *problem.args))
-                    held = ""
+                    carriage_return = ""
                 else:
                     if ends:
                         text = text.removesuffix("\n").removesuffix("\r") + "\n"
-                    held = "\r" if text.endswith("\r") else ""
+                    carriage_return = "\r" if text.endswith("\r") else ""
                     yield number, text.removesuffix("\r")
                 number += ends
         except records.UNPACKING as problem:
@@ -392,8 +392,8 @@ def _lines(file: str, bad: Bad) -> Generator[tuple[int, str]]:
             raise records.unreadable(file, problem) from None
     if decoder.getstate()[0]:
         bad(Problem(file, number, records.UNDECODABLE, "the file ends within a character"))
-    elif held:
-        yield number, held
+    elif carriage_return:
+        yield number, carriage_return
 
 
 def _decoded(raw: bytes, decoder: codecs.IncrementalDecoder) -> str:

@@ -51,16 +51,16 @@ class EncodedPairs:
         """Make the batch of the examples at `index`, in that order."""
         chosen = np.asarray(index, dtype=np.int64)
         source, target = self._source.ranges(chosen), self._target.ranges(chosen)
-        ids = self._target.values[target.places()]
+        ids = self._target.values[target.indices()]
         lengths = tuple((target.sizes + 1).tolist())
         # Every target before a token has one more symbol, in the labels its end.
-        places = np.arange(len(ids)) + np.repeat(np.arange(len(chosen)), target.sizes)
+        positions = np.arange(len(ids)) + np.repeat(np.arange(len(chosen)), target.sizes)
         labels = np.full(sum(lengths), self._end)
-        labels[places] = ids
+        labels[positions] = ids
         read = np.full(sum(lengths), self._begin)
-        read[places + 1] = ids
+        read[positions + 1] = ids
         return Batch(
-            source=Ragged(as_tensor(self._source.values[source.places()]), source.lengths),
+            source=Ragged(as_tensor(self._source.values[source.indices()]), source.lengths),
             targets=Ragged(torch.from_numpy(labels), lengths),
             index=tuple(chosen.tolist()),
             decoder_input=Ragged(torch.from_numpy(read), lengths),

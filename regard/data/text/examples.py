@@ -65,7 +65,7 @@ class Reading(Generic[Item]):
     """The name of the files in messages."""
     noun: str
     """What an example is called in messages."""
-    decides: Callable[[], dict[str, Any]]
+    depends_on: Callable[[], dict[str, Any]]
     """Computes all that the examples depend on, as JSON: checksums and settings."""
     size: int
     """About how many bytes of text there are to read."""
@@ -74,8 +74,8 @@ class Reading(Generic[Item]):
     @cached_property
     def folder(self) -> Path:
         """The folder of the cache."""
-        decides = {"version": VERSION, "type": self.type.__name__, **self.decides()}
-        return cache_folder() / "examples" / key_of(decides)
+        depends_on = {"version": VERSION, "type": self.type.__name__, **self.depends_on()}
+        return cache_folder() / "examples" / key_of(depends_on)
 
     def digest(self, example: Item) -> bytes:
         """Return 128 bits of an example's key: equal keys have equal bits, others do not."""
@@ -171,12 +171,12 @@ class Examples(Sequence[Item]):
         """Return the examples with these numbers among all examples of the files."""
         return Examples(self._rows, self._reading, index)
 
-    def settled(self) -> Sequence[Item]:
+    def as_sequence(self) -> Sequence[Item]:
         """Return a tuple if the examples are in memory, else the sequence itself."""
         return tuple(self) if isinstance(self._rows.data, bytes) else self
 
     @property
-    def decides(self) -> dict[str, str]:
+    def depends_on(self) -> dict[str, str]:
         """All that these examples depend on, for keys of the cache."""
         index = b"" if self._index is None else self._index.tobytes()
         return {"examples": self._rows.folder, "chosen": hashlib.sha256(index).hexdigest()}
@@ -186,9 +186,9 @@ class Examples(Sequence[Item]):
         """About how many bytes the examples take."""
         return int(self._rows.ends[-1] / len(self._rows.ends) * len(self))
 
-    def keys(self, places: slice | NDArray[Any]) -> NDArray[np.uint64]:
-        """Return the hashed keys of the examples at some places: (examples, 2)."""
-        chosen = places if self._index is None else self._index[places]
+    def keys(self, rows: slice | NDArray[Any]) -> NDArray[np.uint64]:
+        """Return the hashed keys of some examples, by their indices: (examples, 2)."""
+        chosen = rows if self._index is None else self._index[rows]
         return np.asarray(self._rows.keys[chosen])
 
     @property
@@ -207,7 +207,7 @@ class Examples(Sequence[Item]):
         ]
         return self.take(np.concatenate(chosen))
 
-    def alike(self, items: Iterable[Item]) -> Iterator[Item]:
+    def with_keys_of(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yield the examples whose key is that of one of the items."""
         digests = b"".join(map(self._reading.digest, items))
         hashes = np.unique(np.frombuffer(digests, dtype=np.uint64)[::2])
@@ -361,6 +361,6 @@ def sample(examples: Sequence[Item]) -> Sequence[Item]:
     return examples.sample() if isinstance(examples, Examples) else examples
 
 
-def alike(examples: Sequence[Item], items: Sequence[Item]) -> Iterable[Item]:
+def with_keys_of(examples: Sequence[Item], items: Sequence[Item]) -> Iterable[Item]:
     """Return the examples among which each of the items is, if it is an example."""
-    return examples.alike(items) if isinstance(examples, Examples) else examples
+    return examples.with_keys_of(items) if isinstance(examples, Examples) else examples

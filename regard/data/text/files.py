@@ -210,8 +210,8 @@ def _suspicions(files: Files, sides: Sides, rows: Numbered[Pair]) -> Iterator[Pr
     name = _name(files)
     named, guessed = named_languages(files), sides.languages()
     if named is not None and guessed == named[::-1]:
-        one, two = named
-        detail = f"the file name says {one} and {two}, the text looks like {two} and {one}"
+        names, guesses = (" and ".join(pair) for pair in (named, named[::-1]))
+        detail = f"the file name says {names}, the text looks like {guesses}"
         yield Problem(name, 1, SWAPPED, detail)
     if sides.pairs < FEWEST:
         return
@@ -225,8 +225,8 @@ def _judged(files: tuple[str, str], line: int, sides: Sentences, max_words: int)
     for file, text, empty in zip(files, sides, EMPTY_SIDES, strict=True):
         if not text.strip():
             return Problem(file, line, empty)
-        if (found := _CONTROL.search(text)) is not None:
-            return Problem(file, line, records.CONTROL, repr(found.group()))
+        if (control := _CONTROL.search(text)) is not None:
+            return Problem(file, line, records.CONTROL, repr(control.group()))
         if (words := len(text.split())) > max_words:
             return Problem(file, line, records.LONG, f"{words} words, at most {max_words}")
     source, target = (text.replace("\t", " ") for text in sides)  # occurs in real datasets
@@ -248,11 +248,11 @@ def _aligned(source: str, target: str) -> Numbered[Sentences]:
     lines = zip(
         records.text_lines(source, ONE_EACH), records.text_lines(target, ONE_EACH), strict=True
     )
-    for (number, one), (_, two) in lines:
-        if isinstance(one, Problem):
-            yield number, one
+    for (number, text), (_, translation) in lines:
+        if isinstance(text, Problem):
+            yield number, text
         else:
-            yield number, two if isinstance(two, Problem) else (one, two)
+            yield number, translation if isinstance(translation, Problem) else (text, translation)
 
 
 def _single(file: str, columns: Columns) -> Numbered[Sentences]:

@@ -39,7 +39,7 @@ class IdRows:
 
     Example:
         >>> rows = IdRows.of([[5, 6], [], [7]])
-        >>> rows[0], rows.sizes.tolist(), rows.ranges(np.array([2, 0])).places().tolist()
+        >>> rows[0], rows.sizes.tolist(), rows.ranges(np.array([2, 0])).indices().tolist()
         ([5, 6], [2, 0, 1], [2, 0, 1])
     """
 
@@ -86,7 +86,7 @@ def encode(
     examples: Sequence[Item],
     encode_block: Callable[[list[Item]], Sequence[Lists]],
     columns: Columns,
-    decides: Callable[[], dict[str, Any]],
+    depends_on: Callable[[], dict[str, Any]],
 ) -> list[IdRows]:
     """Encode examples block by block; those in a file into files, or open these from the cache.
 
@@ -94,7 +94,7 @@ def encode(
         examples: All examples.
         encode_block: Some examples -> the lists of each column.
         columns: The columns.
-        decides: Computes all that the ids depend on beside the examples, as JSON.
+        depends_on: Computes all that the ids depend on beside the examples, as JSON.
 
     Raises:
         WriteError: If the ids cannot be written; no partial files are left.
@@ -103,7 +103,7 @@ def encode(
     if not isinstance(examples, Examples):
         return _in_memory(blocks, columns)
     names = {name: kind.name for name, kind in columns.items()}
-    key = {"version": VERSION, "columns": names, **examples.decides, **decides()}
+    key = {"version": VERSION, "columns": names, **examples.depends_on, **depends_on()}
     folder = cache_folder() / "ids" / key_of(key)
     stored = _open(folder, columns)
     if stored is None:

@@ -14,7 +14,7 @@ from typing import Any, Generic
 from regard.data.config import ALL_FOUND, Columns, LabelledData, OnBad
 from regard.data.text.annotations import READERS, Example, LabelledText, Question, TaggedWords
 from regard.data.text.records import usable
-from regard.data.text.splits import Source, read_splits, set_aside
+from regard.data.text.splits import Source, hold_out, read_splits
 
 TYPES: dict[str, type[Any]] = {"classify": LabelledText, "tag": TaggedWords, "answer": Question}
 """The type of each task's examples."""
@@ -52,8 +52,8 @@ def load_labelled(data: LabelledData, task: str) -> LabelledSplits[Any]:
     )
     parts, skipped, checksums = read_splits(data, source)
     if "valid" not in parts:
-        parts["train"], parts["valid"] = set_aside(parts["train"], data.held_out, data.seed, "text")
-    splits = {name: examples.settled() for name, examples in parts.items()}
+        parts["train"], parts["valid"] = hold_out(parts["train"], data.held_out, data.seed, "text")
+    splits = {name: examples.as_sequence() for name, examples in parts.items()}
     tests = {"test": splits["test"]} if "test" in splits else {}
     return LabelledSplits(splits["train"], splits["valid"], tests, skipped, checksums)
 

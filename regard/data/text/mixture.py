@@ -73,5 +73,5 @@ class Mixture:
             generator(self.seed, part, number).permutation(members)
             for number in range(first, last + 1)
         ]
-        place = start - first * len(members)
-        return np.concatenate(passes)[place : place + count]
+        offset = start - first * len(members)
+        return np.concatenate(passes)[offset : offset + count]

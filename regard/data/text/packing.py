@@ -46,7 +46,7 @@ class BatchedCorpus(Protocol):
     def passages(self) -> int:
         """The number of sequences of an evaluation."""
 
-    def limited(self, places: Sequence[int]) -> Self:
+    def limited(self, indices: Sequence[int]) -> Self:
         """Return only some of the sequences of an evaluation, by their numbers in the text."""
 
 
@@ -97,10 +97,10 @@ class Packed:
 
     def batch(self, epoch: int, number: int) -> Batch[Ragged]:
         """Return one batch of an epoch."""
-        pool, place = divmod(number, POOL_BATCHES)
+        pool, index = divmod(number, POOL_BATCHES)
         if self._pool is None or self._pool[0] != (epoch, pool):
             self._pool = (epoch, pool), self._filled(epoch, pool)
-        return self._gathered(self._pool[1][place])
+        return self._gathered(self._pool[1][index])
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
         """Yield the whole corpus from short to long, documents cut every `length` tokens."""
@@ -113,10 +113,10 @@ class Packed:
         """The number of sequences of an evaluation."""
         return len(self._pieces().sizes)
 
-    def limited(self, places: Sequence[int]) -> Packed:
+    def limited(self, indices: Sequence[int]) -> Packed:
         """Return only some of the sequences of an evaluation, each as a document."""
-        some = self._pieces()[np.array(places, dtype=np.int64)]
-        corpus = self.corpus.part(some.starts, some.starts + some.sizes + 1)
+        pieces = self._pieces()[np.array(indices, dtype=np.int64)]
+        corpus = self.corpus.part(pieces.starts, pieces.starts + pieces.sizes + 1)
         return Packed(corpus, length=self.length, batch_tokens=self.batch_tokens, seed=self.seed)
 
     def _pieces(self) -> Ranges:
@@ -130,16 +130,16 @@ class Packed:
         first = pool * POOL_BATCHES
         count = min(POOL_BATCHES, len(self) - first)
         start = skip + first * self.batch_tokens
-        some = documents.between(start, start + count * self.batch_tokens)
+        ranges = documents.between(start, start + count * self.batch_tokens)
         # Long documents are cut at random offsets, so that no token always begins a sequence.
-        phases = random.integers(1, self.length + 1, size=len(some.sizes))
-        phases = np.where(some.sizes > self.length, phases, self.length)
-        pieces = some.cut(phases, self.length)
+        phases = random.integers(1, self.length + 1, size=len(ranges.sizes))
+        phases = np.where(ranges.sizes > self.length, phases, self.length)
+        pieces = ranges.cut(phases, self.length)
         order = random.permutation(len(pieces.sizes))
         by_length = order[np.argsort(pieces.sizes[order], kind="stable")]
         line = pieces[by_length]
         borders = random.permutation(count) * self.batch_tokens
-        return [line.between(place, place + self.batch_tokens) for place in borders.tolist()]
+        return [line.between(border, border + self.batch_tokens) for border in borders.tolist()]
 
     def _shuffled(self, epoch: int) -> tuple[Ranges, int]:
         """Return the documents in the epoch's order, and how many tokens are skipped in front."""
@@ -149,12 +149,11 @@ class Packed:
             self._epoch = epoch, (self._documents[order], int(random.integers(self._spare + 1)))
         return self._epoch[1]
 
-    def _gathered(self, some: Ranges) -> Batch[Ragged]:
-        places = some.places()
-        read, following = (as_tensor(self.corpus.ids[places + by]) for by in (0, 1))
-        return Batch(
-            Ragged(read, some.lengths), Ragged(following, some.lengths), tuple(some.starts.tolist())
-        )
+    def _gathered(self, ranges: Ranges) -> Batch[Ragged]:
+        indices, lengths = ranges.indices(), ranges.lengths
+        read, following = (as_tensor(self.corpus.ids[indices + by]) for by in (0, 1))
+        starts = tuple(ranges.starts.tolist())
+        return Batch(Ragged(read, lengths), Ragged(following, lengths), starts)
 
 
 class Stream:
@@ -185,7 +184,7 @@ class Stream:
         self.rows = max(1, batch_tokens // length)
         self._last = corpus.tokens - 1  # the last token is only a label
         self._text = corpus
-        self._places: Sequence[int] = range(0, self._last, length)
+        self._starts: Sequence[int] = range(0, self._last, length)  # of the evaluation's sequences
 
     def __len__(self) -> int:
         return max(1, self.corpus.tokens // (self.rows * self.length))
@@ -198,20 +197,20 @@ class Stream:
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
         """Yield the whole corpus in consecutive rows, of which the last may be shorter."""
-        for first in range(0, len(self._places), self.rows):
-            starts = self._places[first : first + self.rows]
+        for first in range(0, len(self._starts), self.rows):
+            starts = self._starts[first : first + self.rows]
             yield self._gathered([(start, self._stop(start)) for start in starts])
 
     @property
     def passages(self) -> int:
         """The number of sequences of an evaluation."""
-        return len(self._places)
+        return len(self._starts)
 
-    def limited(self, places: Sequence[int]) -> Stream:
+    def limited(self, indices: Sequence[int]) -> Stream:
         """Return only some of the sequences of an evaluation."""
         twin = copy(self)
-        twin._places = [self._places[place] for place in places]
-        parts = [self._text.documents.between(at, self._stop(at) + 1) for at in twin._places]
+        twin._starts = [self._starts[i] for i in indices]
+        parts = [self._text.documents.between(at, self._stop(at) + 1) for at in twin._starts]
         starts = np.concatenate([part.starts for part in parts])
         twin.corpus = self._text.part(
             starts, starts + np.concatenate([part.sizes for part in parts])
@@ -228,7 +227,7 @@ class Stream:
         return Batch(
             Ragged(as_tensor(np.concatenate([part[:-1] for part in parts])), lengths),
             Ragged(as_tensor(np.concatenate([part[1:] for part in parts])), lengths),
-            tuple(self._text.place(start) for start, _ in rows),
+            tuple(self._text.index_of(start) for start, _ in rows),
         )
 
 

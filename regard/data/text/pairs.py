@@ -39,11 +39,11 @@ def by_source(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
         >>> by_source([Pair("Hi.", "Hallo!"), Pair("Hi.", "Grüß Gott!")])
         (Pair(source='Hi.', target='Hallo!', tags=(), others=('Grüß Gott!',)),)
     """
-    found: dict[str, list[Pair]] = {}
+    groups: dict[str, list[Pair]] = {}
     for pair in pairs:
-        found.setdefault(pair.source, []).append(pair)
+        groups.setdefault(pair.source, []).append(pair)
     merged = []
-    for first, *more in found.values():
+    for first, *more in groups.values():
         targets = dict.fromkeys(text for pair in (first, *more) for text in pair.references)
         merged.append(replace(first, others=tuple(t for t in targets if t != first.target)))
     return tuple(merged)

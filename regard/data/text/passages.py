@@ -77,8 +77,8 @@ def keys_of_passages(corpus: Corpus, length: int) -> Iterator[Keys]:
         documents = np.searchsorted(corpus.starts, part.starts, side="right") - 1
         lengths = np.minimum(length, corpus.stops[documents] - part.starts)
         text = Ranges(part.starts, part.sizes + lengths - 1)
-        sums, inverses = _running_sums(corpus.ids[text.places()])
-        begins = Ranges(text.ends - text.sizes, part.sizes).places()
+        sums, inverses = _running_sums(corpus.ids[text.indices()])
+        begins = Ranges(text.ends - text.sizes, part.sizes).indices()
         sizes = np.repeat(lengths, part.sizes)
         hashes = (sums[begins + sizes] - sums[begins]) * inverses[begins]
         first_half = mixed(hashes ^ mixed(sizes.astype(np.uint64)))

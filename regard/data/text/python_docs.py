@@ -64,10 +64,10 @@ def python_text(library: Path | None = None) -> Iterator[tuple[str, str]]:
     root = Path(sysconfig.get_paths()["stdlib"]) if library is None else library
     seen: set[str] = set()
     for name, texts in _sources(root):
-        found: dict[str, None] = {}
+        unique: dict[str, None] = {}
         for text in texts:
-            found |= dict.fromkeys(paragraphs(text))
-        new = [paragraph for paragraph in found if paragraph not in seen]
+            unique |= dict.fromkeys(paragraphs(text))
+        new = [paragraph for paragraph in unique if paragraph not in seen]
         seen.update(new)
         if new:
             yield name, "\n".join(new)
@@ -133,13 +133,13 @@ def _sources(root: Path) -> Iterator[tuple[str, Iterable[str]]]:
 
 def _files(root: Path) -> list[Path]:
     """List the modules and text files of the library, in the same order on every machine."""
-    found = []
+    paths = []
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in OTHERS]  # they may be large
-        found += [
+        paths += [
             Path(folder) / name for name in names if name.endswith(".py") or TEXTS.fullmatch(name)
         ]
-    return sorted(found, key=lambda path: path.relative_to(root).as_posix())
+    return sorted(paths, key=lambda path: path.relative_to(root).as_posix())
 
 
 def _read(path: Path) -> str:

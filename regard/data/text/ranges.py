@@ -17,8 +17,8 @@ class Ranges:
     """The start and size of each range. In their concatenation, one range follows the other.
 
     Example:
-        >>> some = Ranges(np.array([10, 30]), np.array([3, 4]))
-        >>> some.places().tolist(), some.between(2, 5).places().tolist()
+        >>> ranges = Ranges(np.array([10, 30]), np.array([3, 4]))
+        >>> ranges.indices().tolist(), ranges.between(2, 5).indices().tolist()
         ([10, 11, 12, 30, 31, 32, 33], [12, 30, 31])
     """
 
@@ -38,7 +38,7 @@ class Ranges:
         """(ranges,) The end of each range in the concatenation."""
         return np.cumsum(self.sizes)
 
-    def places(self) -> NDArray[np.int64]:
+    def indices(self) -> NDArray[np.int64]:
         """(tokens,) The index in the array of each token of the concatenation."""
         shifts = self.starts - (self.ends - self.sizes)
         return np.arange(int(self.sizes.sum())) + np.repeat(shifts, self.sizes)
@@ -46,10 +46,10 @@ class Ranges:
     def between(self, start: int, stop: int) -> Ranges:
         """Return the ranges from `start` to `stop` of the concatenation; the ends may be cut."""
         first, last = np.searchsorted(self.ends, [start, stop - 1], side="right").tolist()
-        some, ends = self[first : last + 1], self.ends[first : last + 1]
-        begins = ends - some.sizes
+        touched, ends = self[first : last + 1], self.ends[first : last + 1]
+        begins = ends - touched.sizes
         over = np.maximum(start - begins, 0)
-        return Ranges(some.starts + over, np.minimum(ends, stop) - begins - over)
+        return Ranges(touched.starts + over, np.minimum(ends, stop) - begins - over)
 
     def cut(self, firsts: NDArray[np.int64], length: int) -> Ranges:
         """Cut range i after its first `firsts[i]` tokens, and then every `length` tokens."""

@@ -43,7 +43,7 @@ UNPACKING = (gzip.BadGzipFile, EOFError, zlib.error)
 """Exceptions that reading a damaged gzip file can raise."""
 
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ Numbered = Iterator[tuple[int, Item | Problem]]
 """Lines or what they were made into, or their problems, each with its line number."""
 
 
-def parsed(file: str, rows: Numbered[Item], parse: Callable[[Item], Made]) -> Numbered[Made]:
+def parsed(file: str, rows: Numbered[Item], parse: Callable[[Item], Parsed]) -> Numbered[Parsed]:
     """Convert each row by a function that raises `Unfit` if it cannot; problems are passed on."""
     for number, row in rows:
         if isinstance(row, Problem):
@@ -98,7 +98,7 @@ def usable(
     Raises:
         InputError: At the first problem with `stop`; or if no row is left.
     """
-    found: list[Item] = []
+    usable_rows: list[Item] = []
     skipped: Counter[str] = Counter()
     last: Problem | None = None
     for row in rows:
@@ -106,15 +106,15 @@ def usable(
             count_or_stop(row, on_bad, skipped)
             last = row
         else:
-            found.append(row)
-    if not found:
+            usable_rows.append(row)
+    if not usable_rows:
         raise InputError(
             name,
             got=f"no usable {what} in {skipped.total()} lines",
             expected="at least one",
             fix=f"the last problem: {last}" if last else "below the names of columns is nothing",
         )
-    return found, dict(skipped)
+    return usable_rows, dict(skipped)
 
 
 def count_or_stop(problem: Problem, on_bad: OnBad, skipped: Counter[str]) -> None:
@@ -225,7 +225,7 @@ def numbered(file: str, expected: str, longest: int | None = None) -> Numbered[b
         try:
             for number, line in enumerate(iter(partial(stream.readline, longest + 1), b""), 1):
                 if len(line) > longest and not line.endswith(b"\n"):
-                    while (rest := stream.readline(2**20)) and not rest.endswith(b"\n"):
+                    while (chunk := stream.readline(2**20)) and not chunk.endswith(b"\n"):
                         pass
                     yield number, Problem(file, number, LONG, f"more than {longest:,} bytes")
                     continue

@@ -92,8 +92,8 @@ def cut_spans(ids: Ids, hidden: NDArray[np.bool_], sentinels: Sequence[int]) -> 
     names = np.asarray(sentinels, dtype=np.int64)[: int(begins.sum())]
     shown = ids.copy()
     shown[begins] = names
-    kept = hidden.nonzero()[0]
-    target = np.insert(ids[kept], np.flatnonzero(begins[kept]), names)
+    hidden_index = hidden.nonzero()[0]
+    target = np.insert(ids[hidden_index], np.flatnonzero(begins[hidden_index]), names)
     return shown[~hidden | begins], target
 
 
@@ -175,8 +175,8 @@ def infill(
     lengths = lengths[: len(ids) - budget + 1]
     if len(lengths):
         lengths[-1] = max(0, budget - int(lengths[:-1].sum()))
-    kept = len(ids) - int(lengths.sum())
-    gaps = np.sort(random.permutation(kept + 1)[: len(lengths)])  # positions among kept tokens
+    visible = len(ids) - int(lengths.sum())
+    gaps = np.sort(random.permutation(visible + 1)[: len(lengths)])  # among the visible tokens
     begins = gaps + np.cumsum(lengths) - lengths  # the same positions in the whole text
     hidden = np.zeros(len(ids), dtype=np.bool_)
     for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):

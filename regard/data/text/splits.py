@@ -77,7 +77,7 @@ def read_splits(
             key=source.key,
             name=" and ".join(names),
             noun=source.noun,
-            decides=partial(_decides, names, sums, settings),
+            depends_on=partial(_depends_on, names, sums, settings),
             size=sum(map(text_size, names)),
             on_bad=data.on_bad,
         )
@@ -105,7 +105,7 @@ class _Checksums(dict[str, str]):
         return self[file]
 
 
-def _decides(
+def _depends_on(
     names: Sequence[str], checksums: Mapping[str, str], settings: dict[str, Any]
 ) -> dict[str, Any]:
     """Return all that the examples of files depend on."""
@@ -122,7 +122,7 @@ def text_size(name: str) -> int:
     return int(sum(sizes))
 
 
-def set_aside(
+def hold_out(
     examples: Examples[Item], held_out: int, seed: int, what: str, *, by_group: bool = False
 ) -> tuple[Examples[Item], Examples[Item]]:
     """Split examples into those to train on and those to hold out, by groups of equal keys.
@@ -154,7 +154,7 @@ def _grouped(examples: Examples[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Group examples by their keys.
 
     Returns:
-        For each example the place of the first one of its group; and for each first one the size
+        For each example the index of the first one of its group; and for each first one the size
         of its group, 0 for all others.
     """
     count = len(examples)
@@ -165,16 +165,16 @@ def _grouped(examples: Examples[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         part = slice(start, start + SCANNED)
         buckets[part] = examples.keys(part)[:, 0] % BUCKETS
     for bucket in range(BUCKETS):
-        places = np.flatnonzero(buckets == bucket).astype(first.dtype)
-        keys = examples.keys(places)
+        indices = np.flatnonzero(buckets == bucket).astype(first.dtype)
+        keys = examples.keys(indices)
         order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable: the first of a group stays first
-        places, keys = places[order], keys[order]
-        begins = np.ones(len(places), dtype=np.bool_)
+        indices, keys = indices[order], keys[order]
+        begins = np.ones(len(indices), dtype=np.bool_)
         begins[1:] = (keys[1:] != keys[:-1]).any(axis=1)
         heads = np.flatnonzero(begins)
-        members = np.diff(np.append(heads, len(places)))
-        first[places] = np.repeat(places[heads], members)
-        sizes[places[heads]] = members
+        members = np.diff(np.append(heads, len(indices)))
+        first[indices] = np.repeat(indices[heads], members)
+        sizes[indices[heads]] = members
     return first, sizes
 
 

@@ -63,17 +63,17 @@ class Sides:
             pairs: All pairs in the order in which they were learned, with their line numbers.
         """
         suspects, margins = [], []
-        for place, (line, pair) in enumerate(pairs):
+        for number, (line, pair) in enumerate(pairs):
             sides = _words(pair.source), _words(pair.target)
-            if place >= CLOSELY and not all(map(self._strange, (0, 1), sides)):
+            if number >= CLOSELY and not all(map(self._strange, (0, 1), sides)):
                 continue
             texts = [Counter(chain.from_iterable(map(_trigrams, words))) for words in sides]
-            known = place < LEARNED  # its own counts must be subtracted
-            found = [self._nearer(side, *ordered, known=known)
-                     for side, ordered in enumerate((texts, texts[::-1]))]  # fmt: skip
-            each = [total / max(1, count) for total, count in found]
-            margins += [min(each)] if place < CLOSELY else []
-            if max(each) < -AGAINST and max(total for total, _ in found) < -CLEARLY:
+            known = number < LEARNED  # its own counts must be subtracted
+            scores = [self._nearer(side, *ordered, known=known)
+                      for side, ordered in enumerate((texts, texts[::-1]))]  # fmt: skip
+            means = [total / max(1, count) for total, count in scores]
+            margins += [min(means)] if number < CLOSELY else []
+            if max(means) < -AGAINST and max(total for total, _ in scores) < -CLEARLY:
                 suspects.append(line)
         return suspects if margins and median(margins) > APART else []
 
@@ -81,10 +81,10 @@ class Sides:
     def _counts(self) -> tuple[Counter[str], Counter[str]]:
         """The number of occurrences of each trigram, for each side."""
         counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-        for found, words in zip(counts, self._words, strict=True):
+        for counter, words in zip(counts, self._words, strict=True):
             for word, times in words.items():
                 for trigram in _trigrams(word):
-                    found[trigram] += times
+                    counter[trigram] += times
         return counts
 
     @cached_property
@@ -107,7 +107,7 @@ class Sides:
 
     def _language(self, side: int) -> str | None:
         words = self._words[side]
-        hits = {name: sum(words[each] for each in usual.split()) for name, usual in USUAL.items()}
+        hits = {name: sum(words[word] for word in usual.split()) for name, usual in USUAL.items()}
         best, second = sorted(hits, key=lambda name: -hits[name])[:2]
         return best if hits[best] >= MANY and hits[best] > 2 * hits[second] else None
 
@@ -125,14 +125,14 @@ class Sides:
         Returns:
             The sum of log ratios over the trigrams that occur on either side, and their number.
         """
-        own, other = self._counts[side], self._counts[1 - side]
-        smoothing = 0.5 * (len(own) + len(other))  # add-1/2 smoothing
+        here_counts, there_counts = self._counts[side], self._counts[1 - side]
+        smoothing = 0.5 * (len(here_counts) + len(there_counts))  # add-1/2 smoothing
         here_all = self._totals[side] - (text.total() if known else 0) + smoothing
         there_all = self._totals[1 - side] - (beside.total() if known else 0) + smoothing
         total, count = 0.0, 0
         for trigram, times in text.items():
-            here = own[trigram] - (times if known else 0)
-            there = other[trigram] - (beside[trigram] if known else 0)
+            here = here_counts[trigram] - (times if known else 0)
+            there = there_counts[trigram] - (beside[trigram] if known else 0)
             if here or there:
                 ratio = (here + 0.5) / here_all * there_all / (there + 0.5)
                 total += times * math.log(ratio)
@@ -149,9 +149,9 @@ def named_languages(files: str | tuple[str, str]) -> tuple[str, str] | None:
     """
     names = (files,) if isinstance(files, str) else files
     parts = [re.split(r"[^a-z]+", re.split(r"[/\\\\]", name)[-1].lower()) for name in names]
-    languages = [[part for part in each if part in USUAL] for each in parts]
-    found = languages[0] if len(languages) == 1 else [each[-1] for each in languages if each]
-    return (found[0], found[1]) if len(found) == 2 and found[0] != found[1] else None
+    languages = [[part for part in words if part in USUAL] for words in parts]
+    pair = languages[0] if len(languages) == 1 else [words[-1] for words in languages if words]
+    return (pair[0], pair[1]) if len(pair) == 2 and pair[0] != pair[1] else None
 
 
 def _words(text: str) -> list[str]:
@@ -161,4 +161,4 @@ def _words(text: str) -> list[str]:
 def _trigrams(word: str) -> list[str]:
     """Return the trigrams of a word with a space added at each end."""
     padded = f" {word} "
-    return [padded[place : place + 3] for place in range(len(padded) - 2)]
+    return [padded[i : i + 3] for i in range(len(padded) - 2)]

@@ -68,7 +68,7 @@ def batch_of(rows: Sequence[LabelledRow], index: Sequence[int]) -> Batch[Ragged]
         >>> batch_of(rows, [1, 0]).source.split(), batch_of(rows, [1, 0]).targets.split()
         ([[1, 2], [1, 5, 2]], [[4], [3]])
     """
-    chosen = [rows[place] for place in index]
+    chosen = [rows[i] for i in index]
     types = Ragged.of([row.types for row in chosen]).ids
     return Batch(
         Ragged.of([row.ids for row in chosen]).typed(types),
@@ -126,8 +126,8 @@ class Window:
 
     start: int
     stop: int
-    own: range
-    """The tokens for which this window has the most context; each token is `own` to one window."""
+    own_tokens: range
+    """The tokens for which this window has the most context; each token is in one of these."""
 
 
 def windows(tokens: int, max_tokens: int, overlap: int) -> list[Window]:
@@ -139,10 +139,11 @@ def windows(tokens: int, max_tokens: int, overlap: int) -> list[Window]:
         overlap: How many tokens two neighbouring windows share; at most half of `max_tokens`.
 
     Example:
-        >>> [(each.start, each.stop, each.own) for each in windows(10, max_tokens=6, overlap=2)]
-        [(0, 6, range(0, 5)), (4, 10, range(5, 10))]
+        >>> first, second = windows(10, max_tokens=6, overlap=2)
+        >>> first.own_tokens, second.own_tokens
+        (range(0, 5), range(5, 10))
         >>> windows(3, max_tokens=6, overlap=2)
-        [Window(start=0, stop=3, own=range(0, 3))]
+        [Window(start=0, stop=3, own_tokens=range(0, 3))]
     """
     if tokens <= max_tokens:
         return [Window(0, tokens, range(tokens))]
@@ -153,6 +154,6 @@ def windows(tokens: int, max_tokens: int, overlap: int) -> list[Window]:
         borders.append((after + before + max_tokens) // 2)  # the middle of the overlap
     borders.append(tokens)
     return [
-        Window(start, start + max_tokens, range(borders[place], borders[place + 1]))
-        for place, start in enumerate(starts)
+        Window(start, start + max_tokens, range(borders[i], borders[i + 1]))
+        for i, start in enumerate(starts)
     ]

@@ -90,16 +90,16 @@ class HiddenPatches:
     @property
     def verdict(self) -> str:
         """One sentence: what the test says about the map."""
-        said = (
+        result = (
             f"Hiding the {self.hidden} of {self.patches} patches looked at most changes "
             f"P({self.label}) from {self.before:.2f} to {self.most:.2f}, hiding as many others to "
             f"{self.others:.2f}"
         )
         if self.most < min(self.random) - 0.005:
-            return f"{said}: the map passes this test."
+            return f"{result}: the map passes this test."
         if self.most < self.others - 0.005:
-            return f"{said}, with some draws as low: weak support for the map."
-        return f"{said}: the map does not show what this answer depends on."
+            return f"{result}, with some draws as low: weak support for the map."
+        return f"{result}: the map does not show what this answer depends on."
 
     def to_json(self) -> dict[str, Any]:
         """All values, and the mean of the random draws."""
@@ -160,9 +160,9 @@ def _choices(weights: Weights, hiding: Hiding, number: int) -> list[Weights]:
     chosen = [order[:0], order[:count], order[-count:]]
     chosen += [random.choice(order[count:], count, replace=False) for _ in range(hiding.draws)]
     covers = []
-    for places in chosen:
+    for patches in chosen:
         cover = np.zeros(weights.size, dtype=bool)
-        cover[places] = True
+        cover[patches] = True
         covers.append(cover.reshape(weights.shape))
     return covers
 

@@ -18,12 +18,12 @@ from regard.draw.labels import Weights
 from regard.errors import InputError
 from regard.explain.images.hiding import HiddenPatches
 from regard.explain.images.patches import rollout
-from regard.explain.look import Choice, Look
+from regard.explain.look import Look, LookSelection
 from regard.explain.names import in_words
 from regard.explain.page import FINE_BYTES, MOST_BYTES, escaped, fill_template, page_json, quantise
 
 
-def image_page(look: Look, choice: Choice, test: HiddenPatches | None = None) -> str:
+def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = None) -> str:
     """The text of a complete page.
 
     Args:
@@ -37,7 +37,7 @@ def image_page(look: Look, choice: Choice, test: HiddenPatches | None = None) ->
     picture = look.picture
     assert picture is not None  # checked in `Look.choose`
     maps = [m for m in look.maps if m.stack == choice.map.stack]
-    means = [m.seen(None, look.knocked_out_in(m)) for m in maps]
+    means = [m.matrix(None, look.knocked_out_in(m)) for m in maps]
     size = sum(m.weights.size for m in maps) + means[0].size
     few = size > MOST_BYTES  # the means over heads alone
     if few and (len(maps) + 1) * means[0].size > MOST_BYTES:
@@ -112,7 +112,7 @@ def _facts(look: Look) -> str:
     return " ".join(filter(None, [look.note, model, f"Knocked out: {out}." if out else ""]))
 
 
-def _test(test: HiddenPatches | None, choice: Choice) -> str:
+def _test(test: HiddenPatches | None, choice: LookSelection) -> str:
     """The test as HTML: a bar and a number for each choice of hidden patches."""
     if test is None:
         return ""

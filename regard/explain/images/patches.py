@@ -15,8 +15,8 @@ import numpy as np
 from regard.draw.labels import Weights
 
 if TYPE_CHECKING:
-    from regard.explain.look import Choice, Look
-    from regard.tasks.trace import Picture
+    from regard.explain.look import Look, LookSelection
+    from regard.tasks.trace import ImageGrid
 
 
 def rollout(layers: Sequence[Weights], start: Weights | None = None) -> Weights:
@@ -61,7 +61,7 @@ def query_rows(tokens: int, first: int, row: int | None) -> Weights:
 
 
 def row_over_tokens(
-    picture: Picture, layers: Sequence[Weights], row: int | None, *, through: bool
+    picture: ImageGrid, layers: Sequence[Weights], row: int | None, *, through: bool
 ) -> Weights:
     """Where one token looks, or the mean of the patches: (tokens,).
 
@@ -75,14 +75,14 @@ def row_over_tokens(
     return rollout(layers, start) if through else start @ np.nan_to_num(layers[-1])
 
 
-def chosen_row(look: Look, choice: Choice) -> Weights:
+def chosen_row(look: Look, choice: LookSelection) -> Weights:
     """The row of weights over all tokens that a choice draws over the image: (tokens,)."""
     assert look.picture is not None  # checked in `Look.choose`
-    layers = [m.seen(choice.head, look.knocked_out_in(m)) for m in choice.maps]
+    layers = [m.matrix(choice.head, look.knocked_out_in(m)) for m in choice.maps]
     return row_over_tokens(look.picture, layers, choice.row, through=choice.kind == "rollout")
 
 
-def over_patches(picture: Picture, row: Weights) -> Weights:
+def over_patches(picture: ImageGrid, row: Weights) -> Weights:
     """A row of weights over all tokens (tokens,), as a map over the patches: (rows, columns)."""
     return row[picture.first :].reshape(picture.grid)
 

@@ -26,9 +26,9 @@ from regard.draw.sheet import (
 )
 from regard.explain.images.hiding import HiddenPatches
 from regard.explain.images.patches import chosen_row, over_patches, row_over_tokens
-from regard.explain.look import Choice, Look
+from regard.explain.look import Look, LookSelection
 from regard.explain.plot import GAP, facts_of
-from regard.tasks.trace import Picture
+from regard.tasks.trace import ImageGrid
 
 STRIP = 22
 """Pixels: the height of the row of weights."""
@@ -44,7 +44,7 @@ HEAD = LEADING * TEXT + 2
 
 
 def draw_picture(
-    look: Look, choice: Choice, medium: Medium, test: HiddenPatches | None = None
+    look: Look, choice: LookSelection, medium: Medium, test: HiddenPatches | None = None
 ) -> Figure:
     """Draw the three steps of an attention map, and the test of it.
 
@@ -69,7 +69,7 @@ def draw_picture(
     frame = framed_sheet(Texts(look.title, caption, " ".join(facts), medium), [scale])
     sheet = frame.sheet
     beside = 2 * EDGE + text_width(scale.name, TEXT) + 330
-    where = shorten(_place(choice), WIDTH - beside, TEXT)
+    where = shorten(_layer_and_head(choice), WIDTH - beside, TEXT)
     sheet.text((WIDTH - EDGE, frame.top - HEAD - 6), where, colour=MUTED, align="right top")
     sheet.text((EDGE, frame.top), f"1  the row of {name}: {len(row)} weights", weight="bold")
     strip = sheet.axes(EDGE, frame.top + HEAD, WIDTH - 2 * EDGE, STRIP)
@@ -109,7 +109,7 @@ def draw_picture(
 
 
 def draw_maps(
-    look: Look, choice: Choice, medium: Medium, test: HiddenPatches | None = None
+    look: Look, choice: LookSelection, medium: Medium, test: HiddenPatches | None = None
 ) -> Figure:
     """Draw the row of every layer and head over the image: a line for each layer, last the mean.
 
@@ -134,36 +134,36 @@ def draw_maps(
     heads = [*heads, None] if choice.head is None else [choice.head]
     labels = ["mean" if head is None else f"head {head + 1}" for head in heads]
     margin = text_width(f"layer {len(choice.maps)}", SMALLEST) + 12
-    room = (WIDTH - 2 * EDGE - margin) / len(heads), (frame.height - 28) / len(choice.maps)
-    height, width = _fitted(_size(picture), (room[1] - 4, room[0] - 6))
-    pitch = min(room[0], width + 28)
+    cell = (WIDTH - 2 * EDGE - margin) / len(heads), (frame.height - 28) / len(choice.maps)
+    height, width = _fitted(_size(picture), (cell[1] - 4, cell[0] - 6))
+    pitch = min(cell[0], width + 28)
     start = margin + (WIDTH - 2 * EDGE - margin - len(heads) * pitch) / 2
     if text_width("head 12", SMALLEST) > pitch - 4:
         labels = ["all" if head is None else str(head + 1) for head in heads]
     every = int(np.ceil((text_width("12", SMALLEST) + 6) / pitch))
     for line, m in enumerate(choice.maps):
-        y = frame.top + 28 + line * room[1]
-        if line % int(np.ceil(1.2 * SMALLEST / room[1])) == 0:
+        y, out = frame.top + 28 + line * cell[1], look.knocked_out_in(m)
+        if line % int(np.ceil(1.2 * SMALLEST / cell[1])) == 0:
             text = f"layer {m.layer + 1}"
             frame.sheet.axes(EDGE + start - margin, y, margin, height).text(
                 0, 0.5, text, va="center", fontsize=points(SMALLEST), color=MUTED
             )
             frame.sheet.figure.axes[-1].set_axis_off()
-        for place, head in enumerate(heads):
-            x = EDGE + start + place * pitch
+        for column, head in enumerate(heads):
+            x = EDGE + start + column * pitch
             axes = frame.sheet.axes(x, y, width, height)
-            weights = m.seen(head, look.knocked_out_in(m)) if (head or 0) < m.heads else m.seen()
+            weights = m.matrix(head, out) if (head or 0) < m.heads else m.matrix()
             row = row_over_tokens(picture, [weights], choice.row, through=False)
             patches = over_patches(picture, row)
             _show(axes, picture.pixels, picture.grid)
             _overlay(axes, patches)
-            if line == 0 and (place % every == 0 or head is None):
-                axes.text(0.5, 1.03, labels[place], transform=axes.transAxes, ha="center",
+            if line == 0 and (column % every == 0 or head is None):
+                axes.text(0.5, 1.03, labels[column], transform=axes.transAxes, ha="center",
                           va="bottom", fontsize=points(SMALLEST), color=MUTED)  # fmt: skip
     return frame.sheet.figure
 
 
-def query_name(look: Look, choice: Choice) -> str:
+def query_name(look: Look, choice: LookSelection) -> str:
     """The query in words: `[CLS]`, `patch 2,3`, or `the patches, on average`."""
     assert look.picture is not None
     if choice.row is None:
@@ -172,7 +172,7 @@ def query_name(look: Look, choice: Choice) -> str:
     return name if choice.row < look.picture.first else f"patch {name}"
 
 
-def _place(choice: Choice) -> str:
+def _layer_and_head(choice: LookSelection) -> str:
     return choice.name.removesuffix(" (self)").replace("encoder ", "")
 
 
@@ -193,11 +193,11 @@ def _draw_test(frame: Frame, test: HiddenPatches, left: float, top: float) -> No
     axes = sheet.axes(left, top + HEAD, right - left, frame.bottom - top - HEAD)
     axes.set(xlim=(0, 1.3), ylim=(len(bars), 0))  # beyond 1 the numbers are written
     axes.set_axis_off()
-    for place, (name, value, colour) in enumerate(bars):
+    for index, (name, value, colour) in enumerate(bars):
         hatch = "///" if colour == ORANGE else None
-        axes.barh(place + 0.66, value, height=0.36, color=colour, hatch=hatch, edgecolor="white")
-        axes.text(0, place + 0.26, name, va="center", fontsize=points(TEXT), color=INK)
-        axes.text(max(value, most if place == 2 else 0) + 0.02, place + 0.66, f"{value:.2f}",
+        axes.barh(index + 0.66, value, height=0.36, color=colour, hatch=hatch, edgecolor="white")
+        axes.text(0, index + 0.26, name, va="center", fontsize=points(TEXT), color=INK)
+        axes.text(max(value, most if index == 2 else 0) + 0.02, index + 0.66, f"{value:.2f}",
                   va="center", fontsize=points(TEXT), color=INK)  # fmt: skip
     axes.plot([least, most], [2.66, 2.66], color=INK, linewidth=2)  # the range of the draws
     for end in (least, most):
@@ -216,13 +216,13 @@ def _test_facts(test: HiddenPatches | None) -> list[str]:
     ]
 
 
-def _size(picture: Picture) -> tuple[int, int]:
+def _size(picture: ImageGrid) -> tuple[int, int]:
     return picture.pixels.shape[1], picture.pixels.shape[2]
 
 
-def _fitted(size: Sequence[int], room: tuple[float, float]) -> tuple[float, float]:
-    """Height and width of an image, as large as fits into the room (height, width)."""
-    factor = min(room[0] / size[0], room[1] / size[1])
+def _fitted(size: Sequence[int], box: tuple[float, float]) -> tuple[float, float]:
+    """Height and width of an image, as large as fits into the box (height, width)."""
+    factor = min(box[0] / size[0], box[1] / size[1])
     return size[0] * factor, size[1] * factor
 
 
@@ -268,7 +268,7 @@ def _show(axes: Axes, pixels: Any, grid: tuple[int, int] = (1, 1)) -> None:
                 extent=(0, grid[1], grid[0], 0))  # fmt: skip
 
 
-def _mark(axes: Axes, picture: Picture, row: int | None) -> None:
+def _mark(axes: Axes, picture: ImageGrid, row: int | None) -> None:
     """Outline the query patch."""
     if row is not None and row >= picture.first:
         down, right = divmod(row - picture.first, picture.grid[1])

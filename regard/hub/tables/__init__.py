@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.hub.kind import Kind
+from regard.hub.kind import HubFormat
 from regard.hub.tables.bart import BART, MARIAN, PEGASUS
 from regard.hub.tables.bert import BERT, DISTILBERT, ROBERTA
 from regard.hub.tables.gpt2 import GPT2
@@ -12,7 +12,7 @@ from regard.hub.tables.t5 import T5
 from regard.hub.tables.timm import TIMM
 from regard.hub.tables.vit import DEIT, DINOV2, VIT
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, HubFormat] = {
     kind.name: kind
     for kind in (
         GPT2,
@@ -34,5 +34,5 @@ KINDS: dict[str, Kind] = {
         TIMM,
     )
 }
-"""Their `model_type` -> its `Kind`; timm's configs have none. A model is exported as the first kind
+"""Their `model_type` -> its `HubFormat`; timm's configs have none. A model is exported as the first
 that fits it, unless another is asked for."""

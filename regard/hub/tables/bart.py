@@ -10,11 +10,11 @@ from typing import Any
 
 from regard.hub.kind import (
     ACTIVATIONS,
-    Kind,
-    Names,
+    HubFormat,
+    TensorNames,
     activation_of,
     activation_to,
-    only,
+    require,
     their_activation,
 )
 from regard.hub.needs import BLOCKS, Need, fixed
@@ -26,26 +26,26 @@ _AFTER = {"normalize_before": False, "add_final_layer_norm": False}
 """Norms after the residual sum, as old configs write it."""
 
 
-def _read_bart(their: dict[str, Any], names: Names) -> TransformerConfig:
-    only(their, normalize_embedding=True, **_AFTER)
+def _read_bart(their: dict[str, Any], names: TensorNames) -> TransformerConfig:
+    require(their, normalize_embedding=True, **_AFTER)
     return _read(their, names, embedding_norm=True, positions="learned", positions_from=2)
 
 
-def _read_marian(their: dict[str, Any], names: Names) -> TransformerConfig:
-    only(their, normalize_embedding=False, **_AFTER)
+def _read_marian(their: dict[str, Any], names: TensorNames) -> TransformerConfig:
+    require(their, normalize_embedding=False, **_AFTER)
     return _read(their, names, positions="sinusoidal_halves")
 
 
-def _read_pegasus(their: dict[str, Any], names: Names) -> TransformerConfig:
-    only(their, normalize_embedding=False, normalize_before=True, add_final_layer_norm=True)
-    only(their, static_position_embeddings=True)
+def _read_pegasus(their: dict[str, Any], names: TensorNames) -> TransformerConfig:
+    require(their, normalize_embedding=False, normalize_before=True, add_final_layer_norm=True)
+    require(their, static_position_embeddings=True)
     return _read(their, names, positions="sinusoidal_halves", norm_place="pre")
 
 
-def _read(their: dict[str, Any], names: Names, **own: Any) -> TransformerConfig:
-    """Reads the settings that all three share; `own` adds those of one kind."""
+def _read(their: dict[str, Any], names: TensorNames, **own_settings: Any) -> TransformerConfig:
+    """Reads the settings that all three share; `own_settings` adds those of one kind."""
     for size in ("attention_heads", "ffn_dim"):
-        only(their, **{f"decoder_{size}": their[f"encoder_{size}"]})
+        require(their, **{f"decoder_{size}": their[f"encoder_{size}"]})
     shared = their.get("share_encoder_decoder_embeddings", True)
     tied = names.tied("lm_head.weight", _embedding(shared=shared), usual=True)
     return TransformerConfig(
@@ -65,7 +65,7 @@ def _read(their: dict[str, Any], names: Names, **own: Any) -> TransformerConfig:
         tied={(True, True): "all", (True, False): "inputs", (False, True): "output"}.get(
             (shared, tied), "none"
         ),
-        **{"norm_place": "post", **own},
+        **{"norm_place": "post", **own_settings},
     )
 
 
@@ -123,8 +123,8 @@ def _names(config: TransformerConfig) -> Table:
     ]
     for stack, layers in config.stacks.items():
         if config.positions == "learned":
-            places = (f"model.{stack}.embed_positions.weight",)
-            rules += [Rule((f"{stack}.positions.table",), places)]
+            theirs = (f"model.{stack}.embed_positions.weight",)
+            rules += [Rule((f"{stack}.positions.table",), theirs)]
             side = "source" if stack == "encoder" else "target"
             rules += same(f"{side}_embed.norm", f"model.{stack}.layernorm_embedding")
         block = _attention("self", "self_attn")
@@ -192,8 +192,10 @@ _PEGASUS = (
 
 _HEADS = ("lm_head.", "final_logits_bias")
 _BODY = ("transformer", "model.")
-BART = Kind("bart", *_BODY, _read_bart, _write_bart, _names, _BART, _HEADS)
-MARIAN = Kind("marian", *_BODY, _read_marian, _write_marian, _names, _MARIAN, _HEADS, halves=True)
-PEGASUS = Kind(
+BART = HubFormat("bart", *_BODY, _read_bart, _write_bart, _names, _BART, _HEADS)
+MARIAN = HubFormat(
+    "marian", *_BODY, _read_marian, _write_marian, _names, _MARIAN, _HEADS, halves=True
+)
+PEGASUS = HubFormat(
     "pegasus", *_BODY, _read_pegasus, _write_pegasus, _names, _PEGASUS, _HEADS, halves=True
 )

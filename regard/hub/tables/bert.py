@@ -7,14 +7,14 @@ from typing import Any
 from regard.errors import InputError
 from regard.hub.kind import (
     ACTIVATIONS,
-    Kind,
-    Names,
+    HubFormat,
+    TensorNames,
     activation_of,
     activation_to,
     architecture_in,
     label_maps,
     labels_in,
-    only,
+    require,
     their_activation,
 )
 from regard.hub.needs import BLOCKS, Need, fixed
@@ -23,7 +23,7 @@ from regard.models import BertConfig
 
 
 def _labels(
-    their: dict[str, Any], names: Names, between: str, matrix: str = "classifier.weight"
+    their: dict[str, Any], names: TensorNames, between: str, matrix: str = "classifier.weight"
 ) -> dict[str, Any]:
     """The names of the classes or tags, with the key of our config; empty without such a head.
 
@@ -51,7 +51,7 @@ def _labels(
     return {"classes": labels}
 
 
-def _read_bert(their: dict[str, Any], names: Names) -> BertConfig:
+def _read_bert(their: dict[str, Any], names: TensorNames) -> BertConfig:
     labels = _labels(their, names, "bert.pooler")
     if "classes" in labels and not architecture_in(their):  # old models of tags have a pooler
         names.notes.append(
@@ -68,10 +68,10 @@ def _read_bert(their: dict[str, Any], names: Names) -> BertConfig:
     )
 
 
-def _read_roberta(their: dict[str, Any], names: Names) -> BertConfig:
+def _read_roberta(their: dict[str, Any], names: TensorNames) -> BertConfig:
     masked = names.has("lm_head.")
     if masked:  # the activation inside this head is always gelu
-        only(their, hidden_act="gelu")
+        require(their, hidden_act="gelu")
     labels = _labels(their, names, "classifier.dense", "classifier.out_proj.weight")
     pooled = names.has("classifier.dense" if "classes" in labels else "roberta.pooler")
     # Positions are counted from the padding id plus one.
@@ -80,10 +80,10 @@ def _read_roberta(their: dict[str, Any], names: Names) -> BertConfig:
 
 
 def _read(
-    their: dict[str, Any], names: Names, *, pooled: bool, first: int = 0, **own: Any
+    their: dict[str, Any], names: TensorNames, *, pooled: bool, first: int = 0, **own_settings: Any
 ) -> BertConfig:
-    """Reads the settings that BERT and RoBERTa share; `own` adds the heads of one kind."""
-    only(their, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
+    """Reads the settings that BERT and RoBERTa share; `own_settings` adds the heads of one kind."""
+    require(their, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
     return BertConfig(
         layers=their["num_hidden_layers"],
         dim=their["hidden_size"],
@@ -99,7 +99,7 @@ def _read(
         attention_dropout=their.get("attention_probs_dropout_prob", 0.1),
         pooler="tanh" if pooled else "none",
         spans=names.has("qa_outputs."),
-        **own,
+        **own_settings,
     )
 
 
@@ -246,8 +246,8 @@ _DISTILBERT = (
 )
 
 
-def _read_distilbert(their: dict[str, Any], names: Names) -> BertConfig:
-    only(their, sinusoidal_pos_embds=False)
+def _read_distilbert(their: dict[str, Any], names: TensorNames) -> BertConfig:
+    require(their, sinusoidal_pos_embds=False)
     return BertConfig(
         layers=their["n_layers"],
         dim=their["dim"],
@@ -316,7 +316,7 @@ def _names_distilbert(config: BertConfig) -> Table:
     return Table(tuple(rules), copies, ("*position_ids",))
 
 
-def _skips_padding(their: dict[str, Any], names: Names, root: str) -> bool:
+def _skips_padding(their: dict[str, Any], names: TensorNames, root: str) -> bool:
     """Whether the position of padding has a vector of zeros, as in every RoBERTa and in no BERT."""
     pad = their.get("pad_token_id", 1)
     table = f"{root}embeddings.position_embeddings.weight"
@@ -324,7 +324,7 @@ def _skips_padding(their: dict[str, Any], names: Names, root: str) -> bool:
 
 
 _HEADS = ("cls.", "lm_head.", "classifier.", "qa_outputs.", "vocab_", "pre_classifier.")
-BERT = Kind(
+BERT = HubFormat(
     "bert",
     "bert",
     "bert.",
@@ -337,7 +337,7 @@ BERT = Kind(
         not _skips_padding(their, names, "bert.") and their.get("type_vocab_size", 2) > 1
     ),
 )
-ROBERTA = Kind(
+ROBERTA = HubFormat(
     "roberta",
     "bert",
     "roberta.",
@@ -348,7 +348,7 @@ ROBERTA = Kind(
     _HEADS,
     recognised=lambda their, names: _skips_padding(their, names, "roberta."),
 )
-DISTILBERT = Kind(
+DISTILBERT = HubFormat(
     "distilbert",
     "bert",
     "distilbert.",

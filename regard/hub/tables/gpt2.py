@@ -6,11 +6,11 @@ from typing import Any
 
 from regard.hub.kind import (
     ACTIVATIONS,
-    Kind,
-    Names,
+    HubFormat,
+    TensorNames,
     activation_of,
     activation_to,
-    only,
+    require,
     their_activation,
 )
 from regard.hub.needs import BLOCKS, Need, fixed
@@ -18,9 +18,9 @@ from regard.hub.rules import Rule, Table, same, within
 from regard.models import GPTConfig
 
 
-def _read(their: dict[str, Any], names: Names) -> GPTConfig:
-    only(their, scale_attn_by_inverse_layer_idx=False, scale_attn_weights=True,
-         add_cross_attention=False, reorder_and_upcast_attn=False)  # fmt: skip
+def _read(their: dict[str, Any], names: TensorNames) -> GPTConfig:
+    require(their, scale_attn_by_inverse_layer_idx=False, scale_attn_weights=True,
+            add_cross_attention=False, reorder_and_upcast_attn=False)  # fmt: skip
     dim = their["n_embd"]
     return GPTConfig(
         layers=their["n_layer"],
@@ -91,4 +91,4 @@ _NEEDS = (
     *PLAIN,
 )
 
-GPT2 = Kind("gpt2", "gpt", "transformer.", _read, _write, _names, _NEEDS)
+GPT2 = HubFormat("gpt2", "gpt", "transformer.", _read, _write, _names, _NEEDS)

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from regard.hub.kind import (
     ACTIVATIONS,
-    Kind,
-    Names,
+    HubFormat,
+    TensorNames,
     activation_of,
     activation_to,
-    only,
+    require,
     their_activation,
 )
 from regard.hub.needs import Need, fixed
@@ -52,21 +52,21 @@ class _Dialect:
     query_key_norm: bool = False
     head_dim: int | None = None
 
-    def kind(self) -> Kind:
-        """The `Kind` with these properties."""
+    def kind(self) -> HubFormat:
+        """The `HubFormat` with these properties."""
         read, write, needs = partial(_read, self), partial(_write, self), _needs(self)
-        return Kind(
+        return HubFormat(
             self.name, "gpt", "model.", read, write, _names, needs, recognised=self._recognised
         )
 
-    def _recognised(self, their: dict[str, Any], names: Names) -> bool:
+    def _recognised(self, their: dict[str, Any], names: TensorNames) -> bool:
         """Whether a config without `model_type` may be of this kind: no window if it has none."""
         del names
         return self.window is not None or "sliding_window" not in their
 
 
-def _read(dialect: _Dialect, their: dict[str, Any], names: Names) -> GPTConfig:
-    only(their, pretraining_tp=1, mlp_bias=False)
+def _read(dialect: _Dialect, their: dict[str, Any], names: TensorNames) -> GPTConfig:
+    require(their, pretraining_tp=1, mlp_bias=False)
     rope = their.get("rope_parameters") or {}
     dim, heads = their["hidden_size"], their["num_attention_heads"]
     kv_heads = their.get("num_key_value_heads") or heads
@@ -98,9 +98,9 @@ def _read(dialect: _Dialect, their: dict[str, Any], names: Names) -> GPTConfig:
 def _scaling(their: dict[str, Any]) -> RotaryScaling | None:
     rope = their.get("rope_parameters") or their.get("rope_scaling") or {}
     if any(isinstance(value, dict) for value in rope.values()):
-        only({"rope_parameters": "some for each kind of layer"}, rope_parameters="one for all")
-    only(their, partial_rotary_factor=1.0)
-    only(rope, partial_rotary_factor=1.0)
+        require({"rope_parameters": "some for each kind of layer"}, rope_parameters="one for all")
+    require(their, partial_rotary_factor=1.0)
+    require(rope, partial_rotary_factor=1.0)
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if kind == "default":
         return None
@@ -116,7 +116,7 @@ def _scaling(their: dict[str, Any]) -> RotaryScaling | None:
                 rope.get("original_max_position_embeddings") or their["max_position_embeddings"]
             ),
         )
-    only({"rope_type": kind}, rope_type="default, linear or llama3")
+    require({"rope_type": kind}, rope_type="default, linear or llama3")
     return None
 
 
@@ -173,12 +173,12 @@ def _names(config: GPTConfig) -> Table:
         *same("decoder.final_norm", "model.norm", bias=False),
         *same("head", "lm_head", bias=False),
     ]
-    some, all_ = config.attention_bias in ("qkv", "all"), config.attention_bias == "all"
+    qkv_bias, out_bias = config.attention_bias in ("qkv", "all"), config.attention_bias == "all"
     block = [
         *same("self_norm", "input_layernorm", bias=False),
-        *same("self_attention.query", "self_attn.q_proj", bias=some),
-        *same("self_attention.key_value", "self_attn.k_proj+self_attn.v_proj", bias=some),
-        *same("self_attention.out", "self_attn.o_proj", bias=all_),
+        *same("self_attention.query", "self_attn.q_proj", bias=qkv_bias),
+        *same("self_attention.key_value", "self_attn.k_proj+self_attn.v_proj", bias=qkv_bias),
+        *same("self_attention.out", "self_attn.o_proj", bias=out_bias),
         *same("feed_norm", "post_attention_layernorm", bias=False),
         *same("feed_forward.into", "mlp.gate_proj+mlp.up_proj", bias=False),
         *same("feed_forward.out", "mlp.down_proj", bias=False),
@@ -204,11 +204,11 @@ def _window_if_used(their: dict[str, Any]) -> int | None:
         return None
     layers, full = int(their["num_hidden_layers"]), int(their.get("max_window_layers", 28))
     by_number = {"full_attention": full > 0, "sliding_attention": layers > full}
-    kinds = set(their.get("layer_types") or [kind for kind, some in by_number.items() if some])
+    kinds = set(their.get("layer_types") or [kind for kind, used in by_number.items() if used])
     if kinds == {"full_attention"}:
         return None
     if len(kinds) > 1:
-        only({"layer_types": "some full, some sliding"}, layer_types="all of one kind")
+        require({"layer_types": "some full, some sliding"}, layer_types="all of one kind")
     return window
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.hub.kind import Kind, Names, label_maps, labels_in, only
+from regard.hub.kind import HubFormat, TensorNames, label_maps, labels_in, require
 from regard.hub.rules import Rule, Table, within
 from regard.models import ResNetConfig
 
 
-def _read(their: dict[str, Any], names: Names) -> ResNetConfig:
-    only(their, hidden_act="relu")
+def _read(their: dict[str, Any], names: TensorNames) -> ResNetConfig:
+    require(their, hidden_act="relu")
     return ResNetConfig(
         channels=their.get("num_channels", 3),
         block=their.get("layer_type", "bottleneck"),
@@ -44,7 +44,7 @@ _NORMED = [
         Rule((f"norm.{name}",), (f"normalization.{name}",))
         for name in ("weight", "bias", "running_mean", "running_var")
     ),
-    Rule(("norm.num_batches_tracked",), ("normalization.num_batches_tracked",), whole=True),
+    Rule(("norm.num_batches_tracked",), ("normalization.num_batches_tracked",), integer=True),
 ]
 """A convolution with its batch norm."""
 
@@ -69,7 +69,7 @@ def _names(config: ResNetConfig) -> Table:
     return Table(tuple(rules), {})
 
 
-RESNET = Kind(
+RESNET = HubFormat(
     "resnet",
     "resnet",
     "resnet.",

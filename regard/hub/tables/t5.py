@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.hub.kind import Kind, Names, activation_of, activation_to
+from regard.hub.kind import HubFormat, TensorNames, activation_of, activation_to
 from regard.hub.needs import BLOCKS, Need, fixed
 from regard.hub.rules import Rule, Table, same, within
 from regard.models import T5Config
 
 
-def _read(their: dict[str, Any], names: Names) -> T5Config:
+def _read(their: dict[str, Any], names: TensorNames) -> T5Config:
     tied = names.tied("lm_head.weight", "shared.weight", usual=True)
     given = str(their.get("feed_forward_proj", "relu"))
     gate, plain = ("gated_", given[6:]) if given.startswith("gated-") else ("", given)
@@ -115,4 +115,4 @@ _NEEDS = (
     Need("farthest", (128,), lambda config: config.farthest <= config.buckets // 2),
 )
 
-T5 = Kind("t5", "t5", "", _read, _write, _names, _NEEDS)
+T5 = HubFormat("t5", "t5", "", _read, _write, _names, _NEEDS)

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from regard.errors import InputError
-from regard.hub.kind import Kind, Names, only
+from regard.hub.kind import HubFormat, TensorNames, require
 from regard.hub.needs import Need, fixed
 from regard.hub.rules import Rule, Table, same, within
 from regard.hub.tables.vit import PLAIN, front_rules
@@ -23,9 +23,9 @@ SIZES = {192: "tiny", 384: "small", 768: "base", 1024: "large"}
 """Their word for a width."""
 
 
-def _read(their: dict[str, Any], names: Names) -> ViTConfig:
+def _read(their: dict[str, Any], names: TensorNames) -> ViTConfig:
     given = their.get("model_args") or {}
-    only(given, qk_norm=False, no_embed_class=False, pre_norm=False, reg_tokens=0)
+    require(given, qk_norm=False, no_embed_class=False, pre_norm=False, reg_tokens=0)
     dim, channels, patch, _ = names.shape("patch_embed.proj.weight")
     tokens = names.shape("pos_embed")[1]
     begun, distilled = names.has("cls_token"), names.has("dist_token")
@@ -62,9 +62,9 @@ def _read(their: dict[str, Any], names: Names) -> ViTConfig:
 
 def _labels(their: dict[str, Any], count: int) -> tuple[str, ...]:
     """The names of the classes, or their numbers."""
-    found = their.get("label_names") or (their.get("pretrained_cfg") or {}).get("label_names")
-    if isinstance(found, list) and len(found) == count:
-        return tuple(map(str, found))
+    labels = their.get("label_names") or (their.get("pretrained_cfg") or {}).get("label_names")
+    if isinstance(labels, list) and len(labels) == count:
+        return tuple(map(str, labels))
     return tuple(map(str, range(count)))
 
 
@@ -151,4 +151,4 @@ _NEEDS = (
     Need("distillation", ("none", "head"), lambda config: config.classes),
 )
 
-TIMM = Kind("timm", "vit", "", _read, _write, _names, _NEEDS, typed=False)
+TIMM = HubFormat("timm", "vit", "", _read, _write, _names, _NEEDS, typed=False)

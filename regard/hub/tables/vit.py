@@ -7,13 +7,13 @@ from typing import Any
 from regard.errors import InputError
 from regard.hub.kind import (
     ACTIVATIONS,
-    Kind,
-    Names,
+    HubFormat,
+    TensorNames,
     activation_of,
     activation_to,
     label_maps,
     labels_in,
-    only,
+    require,
     their_activation,
 )
 from regard.hub.needs import BLOCKS, Need, fixed
@@ -43,12 +43,12 @@ def _common(their: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read(their: dict[str, Any], names: Names) -> ViTConfig:
+def _read(their: dict[str, Any], names: TensorNames) -> ViTConfig:
     classes = labels_in(their, names, "classifier.weight") if names.has("classifier.") else ()
     return _read_plain(their, pooled=names.has("vit.pooler."), classes=classes)
 
 
-def _read_deit(their: dict[str, Any], names: Names) -> ViTConfig:
+def _read_deit(their: dict[str, Any], names: TensorNames) -> ViTConfig:
     both = names.has("distillation_classifier.")
     return _read_plain(
         their,
@@ -60,21 +60,21 @@ def _read_deit(their: dict[str, Any], names: Names) -> ViTConfig:
     )
 
 
-def _read_plain(their: dict[str, Any], *, pooled: bool, **own: Any) -> ViTConfig:
-    """Reads the settings that ViT and DeiT share; `own` adds those of one kind."""
+def _read_plain(their: dict[str, Any], *, pooled: bool, **own_settings: Any) -> ViTConfig:
+    """Reads the settings that ViT and DeiT share; `own_settings` adds those of one kind."""
     if pooled:
-        only(their, pooler_act="tanh", pooler_output_size=their["hidden_size"])
+        require(their, pooler_act="tanh", pooler_output_size=their["hidden_size"])
     return ViTConfig(
         **_common(their),
         hidden=their["intermediate_size"],
         norm_epsilon=their.get("layer_norm_eps", 1e-12),
         pooling_layer=pooled,
-        **own,
+        **own_settings,
     )
 
 
-def _read_dinov2(their: dict[str, Any], names: Names) -> ViTConfig:
-    only(their, use_swiglu_ffn=False, apply_layernorm=True)
+def _read_dinov2(their: dict[str, Any], names: TensorNames) -> ViTConfig:
+    require(their, use_swiglu_ffn=False, apply_layernorm=True)
     return ViTConfig(
         **_common(their),
         hidden=int(their["hidden_size"] * their.get("mlp_ratio", 4)),
@@ -239,8 +239,8 @@ _DINOV2 = (
     Need("layer_scale", (1.0,), lambda config: config.layer_scale is None),
 )
 
-VIT = Kind("vit", "vit", "vit.", _read, _write, _names, _VIT, ("classifier.",))
-DEIT = Kind(
+VIT = HubFormat("vit", "vit", "vit.", _read, _write, _names, _VIT, ("classifier.",))
+DEIT = HubFormat(
     "deit",
     "vit",
     "deit.",
@@ -250,7 +250,7 @@ DEIT = Kind(
     _DEIT,
     ("classifier.", "cls_classifier.", "distillation_classifier."),
 )
-DINOV2 = Kind(
+DINOV2 = HubFormat(
     "dinov2",
     "vit",
     "dinov2.",

@@ -90,8 +90,8 @@ def ink_of(image: Image.Image, name: str = "the image") -> Ink:
     factor = max(image.size) // LARGEST_SIDE
     image = image.reduce(factor) if factor > 1 else image
     if image.mode == "RGBA":
-        found = [_contrast(_on(image, shade)) for shade in ("white", "black")]
-        ink = max(found, key=lambda each: float(each.max()))
+        contrasts = [_contrast(_on(image, shade)) for shade in ("white", "black")]
+        ink = max(contrasts, key=lambda contrast: float(contrast.max()))
     else:
         ink = _contrast(image.convert("L"))
     if ink.max() < FAINTEST:

@@ -254,5 +254,5 @@ class ImageReader(Config):
 
         if pixels.dtype == torch.uint8:
             pixels = pixels.float() / 255
-        mean, std = (torch.tensor(each).view(-1, 1, 1) for each in (self.mean, self.std))
+        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
         return (pixels.float() - mean) / std

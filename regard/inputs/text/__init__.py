@@ -30,6 +30,7 @@ __all__ = [
     "read_folder",
     "sentinels_of",
 ]
-__getattr__ = lazy_getattr(
-    __name__, dict.fromkeys(("read_file", "read_folder"), "regard.inputs.text.published.hub")
-)
+if not TYPE_CHECKING:  # else every name would pass the type checker
+    __getattr__ = lazy_getattr(
+        __name__, dict.fromkeys(("read_file", "read_folder"), "regard.inputs.text.published.hub")
+    )

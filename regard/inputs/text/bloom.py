@@ -62,13 +62,13 @@ class Bloom:
 
     def add(self, keys: Keys) -> None:
         """Adds keys: (keys, 2)."""
-        places = self._places(keys).ravel()
-        np.bitwise_or.at(self.bits, places >> 3, (1 << (places & 7)).astype(np.uint8))
+        positions = self._positions(keys).ravel()
+        np.bitwise_or.at(self.bits, positions >> 3, (1 << (positions & 7)).astype(np.uint8))
 
     def holds(self, keys: Keys) -> NDArray[np.bool_]:
         """(keys,) Whether each of the keys (keys, 2) is in the set."""
-        places = self._places(keys)
-        inside: NDArray[np.bool_] = (self.bits[places >> 3] >> (places & 7) & 1).all(axis=1)
+        positions = self._positions(keys)
+        inside: NDArray[np.bool_] = (self.bits[positions >> 3] >> (positions & 7) & 1).all(axis=1)
         return inside
 
     @property
@@ -76,7 +76,7 @@ class Bloom:
         """The share of keys that are found though they were not added."""
         return float(np.unpackbits(self.bits).mean() ** self.hashes)
 
-    def _places(self, keys: Keys) -> NDArray[np.int64]:
+    def _positions(self, keys: Keys) -> NDArray[np.int64]:
         """The bits of each key, (h₁ + i·h₂) mod size (Kirsch and Mitzenmacher 2006)."""
         size = np.uint64(8 * len(self.bits))
         first, step = keys[:, :1] % size, (keys[:, 1:] | np.uint64(1)) % size

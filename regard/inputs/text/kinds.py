@@ -49,7 +49,7 @@ def byte_symbols() -> list[str]:
     shown += range(ord("®"), ord("ÿ") + 1)
     hidden = [byte for byte in range(256) if byte not in shown]
     symbols = {byte: chr(byte) for byte in shown}
-    symbols |= {byte: chr(256 + place) for place, byte in enumerate(hidden)}
+    symbols |= {byte: chr(256 + i) for i, byte in enumerate(hidden)}
     return [symbols[byte] for byte in range(256)]
 
 
@@ -80,7 +80,7 @@ def _word_level(
 
 
 def _bytes(texts: Sequence[str], config: TokensConfig) -> Inner:  # noqa: ARG001 (nothing to learn)
-    vocab = {symbol: place for place, symbol in enumerate([*SPECIAL, *byte_symbols()])}
+    vocab = {symbol: i for i, symbol in enumerate([*SPECIAL, *byte_symbols()])}
     split = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     return _assemble(models.BPE(vocab, merges=[]), config, split, decoders.ByteLevel())
 

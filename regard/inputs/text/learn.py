@@ -70,15 +70,15 @@ def learn(pairs: Sequence[TextPair], config: TokensConfig) -> Vocabulary:
     if not pairs:
         raise InputError("tokens", got="no training pairs", expected="at least one to learn from")
 
-    def one(texts: list[str]) -> Tokenizer:
+    def learned(texts: list[str]) -> Tokenizer:
         inner = train([checked(text) for text in texts], config)
         return Tokenizer(json.loads(inner.to_str()), LEARNED, sentences=True)
 
     source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
     if config.shared:
-        both = one(source + target)
+        both = learned(source + target)
         return Vocabulary(both, both)
-    return Vocabulary(one(source), one(target))
+    return Vocabulary(learned(source), learned(target))
 
 
 def learn_plain(texts: Sequence[str], config: TokensConfig, around: TaskSymbols) -> Vocabulary:
@@ -115,10 +115,10 @@ def learn_plain(texts: Sequence[str], config: TokensConfig, around: TaskSymbols)
 
 def sentinels_of(tokenizer: Tokenizer) -> tuple[int, ...]:
     """Return the ids of `<extra_id_0>`, `<extra_id_1>` and so on, up to the first missing one."""
-    found: list[int] = []
-    while (token := tokenizer.id_of(SENTINEL.format(len(found)))) is not None:
-        found.append(token)
-    return tuple(found)
+    ids: list[int] = []
+    while (token := tokenizer.id_of(SENTINEL.format(len(ids)))) is not None:
+        ids.append(token)
+    return tuple(ids)
 
 
 def has_sentinels(processor: Vocabulary) -> bool:

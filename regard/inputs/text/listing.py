@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import reduce
 from itertools import accumulate, combinations, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -82,18 +81,18 @@ def tokens_of(tokenizer: Tokenizer, text: str, *, target: bool = False) -> list[
     """
     ids, spans = tokenizer.located(text)
     around = _around_target(tokenizer) if target else tokenizer.template([_TEXT])
-    found: list[Token] = []
-    place = 0
+    tokens: list[Token] = []
+    position = 0
     for symbol in around:
         if symbol != _TEXT:
             [piece] = tokenizer.tokens([symbol])
-            found.append(Token(piece, symbol, place, place, special=True))
+            tokens.append(Token(piece, symbol, position, position, special=True))
             continue
         for piece, token, (start, end) in zip(tokenizer.tokens(ids), ids, spans, strict=True):
             special = tokenizer.is_special(token)
-            found.append(Token(piece, token, start, end, special))
-        place = len(text)
-    return found
+            tokens.append(Token(piece, token, start, end, special))
+        position = len(text)
+    return tokens
 
 
 def tokenize(tokenizer: Tokenizer, text: str, *, target: bool = False) -> Tokenization:
@@ -136,10 +135,11 @@ def read_ids(tokenizer: Tokenizer, line: str) -> list[int]:
     return ids
 
 
-def table(found: Tokenization) -> str:
+def table(tokenized: Tokenization) -> str:
     """Format tokens as aligned lines of token, id, span and a note; then what was lost."""
-    rows = [("token", "id", "characters", ""), *(_row(found.text, each) for each in found.tokens)]
-    return "\n".join([*aligned(rows), *_losses(found)])
+    rows = [_row(tokenized.text, token) for token in tokenized.tokens]
+    lines = aligned([("token", "id", "characters", ""), *rows])
+    return "\n".join([*lines, *_losses(tokenized)])
 
 
 def id_table(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
@@ -149,19 +149,19 @@ def id_table(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     return "\n".join(aligned([("token", "id", ""), *rows]))
 
 
-def side_by_side(names: Sequence[str], found: Sequence[Tokenization]) -> str:
+def side_by_side(names: Sequence[str], results: Sequence[Tokenization]) -> str:
     """Format the tokens of several tokenizers in columns, aligned where tokens begin together."""
-    edges = _common_edges(found)
+    edges = _common_edges(results)
     rows = [tuple(cell for name in names for cell in (name, "id"))]
-    buckets = [_buckets(each, edges) for each in found]
+    buckets = [_buckets(result, edges) for result in results]
     for group in zip(*buckets, strict=True):
         for line in zip_longest(*group):
-            cells = (("", "") if each is None else _short(each) for each in line)
+            cells = (("", "") if token is None else _short(token) for token in line)
             rows.append(tuple(cell for pair in cells for cell in pair))
-    counts = (f"{len(each.tokens)} tokens" for each in found)
+    counts = (f"{len(result.tokens)} tokens" for result in results)
     rows.append(tuple(cell for count in counts for cell in (count, "")))
-    losses = [f"{name} {line}" for name, each in zip(names, found, strict=True)
-              for line in _losses(each)]  # fmt: skip
+    losses = [f"{name} {line}" for name, result in zip(names, results, strict=True)
+              for line in _losses(result)]  # fmt: skip
     return "\n".join([*aligned(rows), *losses])
 
 
@@ -192,25 +192,25 @@ def _note(text: str, token: Token) -> str:
     return "" if typed in ("", token.token, *spelled) else f"for {escaped(typed)}"
 
 
-def _losses(found: Tokenization) -> list[str]:
+def _losses(tokenized: Tokenization) -> list[str]:
     """Return a line that says what was lost; no line if nothing was."""
-    parts = [", ".join(found.lost)] if found.lost else []
-    if found.unknown:
-        parts.append(f"unknown words ({escaped(', '.join(found.unknown))})")
+    parts = [", ".join(tokenized.lost)] if tokenized.lost else []
+    if tokenized.unknown:
+        parts.append(f"unknown words ({escaped(', '.join(tokenized.unknown))})")
     if not parts:
         return []
-    return [f"lost: {', '.join(parts)}; decoded: {escaped(found.decoded)}"]
+    return [f"lost: {', '.join(parts)}; decoded: {escaped(tokenized.decoded)}"]
 
 
 def _without(text: str, spans: Sequence[Span]) -> str:
-    lost_places = {place for start, end in spans for place in range(start, end)}
-    return "".join(letter for place, letter in enumerate(text) if place not in lost_places)
+    lost = {i for start, end in spans for i in range(start, end)}
+    return "".join(letter for i, letter in enumerate(text) if i not in lost)
 
 
 def _unaccented(text: str) -> str:
     letters = unicodedata.normalize("NFD", text)
-    kept = (letter for letter in letters if not unicodedata.combining(letter))
-    return unicodedata.normalize("NFC", "".join(kept))
+    base_letters = (letter for letter in letters if not unicodedata.combining(letter))
+    return unicodedata.normalize("NFC", "".join(base_letters))
 
 
 _ALIKE: dict[str, Callable[[str], str]] = {
@@ -227,42 +227,41 @@ def _changes(text: str, decoded: str) -> tuple[str, ...]:
     """Find the fewest of `_ALIKE` that make two texts equal; `characters` if none do."""
     for count in range(len(_ALIKE) + 1):
         for names in combinations(_ALIKE, count):
-            one, other = (
-                reduce(lambda each, name: _ALIKE[name](each), names, whole)
-                for whole in (text, decoded)
-            )
-            if one == other:
+            changed, changed_decoded = text, decoded
+            for name in names:
+                changed, changed_decoded = _ALIKE[name](changed), _ALIKE[name](changed_decoded)
+            if changed == changed_decoded:
                 return names
     return ("characters",)
 
 
-def _starts(found: Tokenization) -> list[int]:
+def _starts(tokenized: Tokenization) -> list[int]:
     """Return the start of each token without leading spaces, which tokenizers treat differently."""
     starts = []
-    for token in found.tokens:
-        typed = found.text[token.start : token.end]
+    for token in tokenized.tokens:
+        typed = tokenized.text[token.start : token.end]
         blank = len(typed) - len(typed.lstrip())
         starts.append(token.start + (blank if typed.strip() else 0))
     return list(accumulate(starts, max))
 
 
-def _common_edges(found: Sequence[Tokenization]) -> list[int]:
+def _common_edges(results: Sequence[Tokenization]) -> list[int]:
     """Find the positions at which a token of every tokenizer begins and none continues."""
     edges = []
-    for each in found:
-        starts = _starts(each)
-        ends = [0, *accumulate((token.end for token in each.tokens), max)]
+    for result in results:
+        starts = _starts(result)
+        ends = [0, *accumulate((token.end for token in result.tokens), max)]
         edges.append({start for start, end in zip(starts, ends, strict=False) if end <= start})
     return sorted(set.intersection(*edges))
 
 
-def _buckets(found: Tokenization, edges: Sequence[int]) -> list[list[Token]]:
+def _buckets(tokenized: Tokenization, edges: Sequence[int]) -> list[list[Token]]:
     """Group tokens by the last edge at or before their start; the first group is before all edges.
 
     Returns:
         One list of tokens more than there are edges.
     """
     buckets: list[list[Token]] = [[] for _ in range(len(edges) + 1)]
-    for token, start in zip(found.tokens, _starts(found), strict=True):
+    for token, start in zip(tokenized.tokens, _starts(tokenized), strict=True):
         buckets[bisect_right(edges, start)].append(token)
     return buckets

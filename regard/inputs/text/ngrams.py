@@ -155,8 +155,8 @@ def _different(hashes: Keys) -> Keys:
 
 def _among(hashes: Keys, run: Keys) -> NDArray[np.bool_]:
     """Whether each hash is in a sorted run; the first halves of a run differ, with 64 bits."""
-    places = np.searchsorted(run[:, 0], hashes[:, 0])
-    same: NDArray[np.bool_] = (run[np.minimum(places, len(run) - 1)] == hashes).all(axis=1)
+    rows = np.searchsorted(run[:, 0], hashes[:, 0])
+    same: NDArray[np.bool_] = (run[np.minimum(rows, len(run) - 1)] == hashes).all(axis=1)
     return same
 
 

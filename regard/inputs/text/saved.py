@@ -61,8 +61,8 @@ def check_learned(spec: object) -> Spec:
 def _form_of(spec: object) -> tuple[str, object]:
     """Look up the kind of tokenizer in `FORMS`, by its model and pre-tokenizer."""
     model, split = _field(spec, "model"), _field(spec, "pre_tokenizer")
-    found = _field(model, "type"), _field(split, "type"), _field(_field(split, "pattern"), "Regex")
-    key = tuple(value if isinstance(value, str) else None for value in found)
+    fields = _field(model, "type"), _field(split, "type"), _field(_field(split, "pattern"), "Regex")
+    key = tuple(value if isinstance(value, str) else None for value in fields)
     if key not in FORMS:
         raise _damaged(f"a model {key[0]} with the split {key[2] or key[1]}")
     return FORMS[key]

@@ -27,8 +27,8 @@ def join_words(words: Sequence[str]) -> str:
     written: list[str] = []
     closing: list[str] = []  # closing marks of the open quotations, innermost last
     space = False  # whether a space may precede the next word
-    for place, word in enumerate(words):
-        before, after = _spaces(word, words[place + 1 :], closing)
+    for i, word in enumerate(words):
+        before, after = _spaces(word, words[i + 1 :], closing)
         if written and space and before:
             written.append(" ")
         written.append(word)
@@ -36,13 +36,13 @@ def join_words(words: Sequence[str]) -> str:
     return "".join(written)
 
 
-def _spaces(word: str, rest: Sequence[str], closing: list[str]) -> tuple[bool, bool]:
+def _spaces(word: str, following: Sequence[str], closing: list[str]) -> tuple[bool, bool]:
     """Return whether a space may stand before, and after, a word; update open quotations."""
     if word in closing:
         del closing[closing.index(word) :]
         return False, True
     if word in QUOTES:
-        if QUOTES[word] in rest:
+        if QUOTES[word] in following:
             closing.append(QUOTES[word])
             return True, False
         # no closing mark follows: an apostrophe ("the dogs' bowl"), or an unclosed quotation

@@ -106,7 +106,7 @@ def _growth(step: Any, file: str) -> int:
     """Bound how many times as long a normalizer or decoder can make a text."""
     match step:
         case {"normalizers": [*steps]} | {"decoders": [*steps]}:
-            return math.prod(_growth(each, file) for each in steps)
+            return math.prod(_growth(inner, file) for inner in steps)
         case {"type": "Replace", "pattern": {"String": str(old)}, "content": str(new)} if old:
             return max(1, -(-len(new) // len(old)))
         case {"type": "Replace", "content": str(new)}:
@@ -155,7 +155,7 @@ def pieces_of(inner: Inner, spec: Spec, file: str) -> list[str]:
 def piece_ids(spec: Spec) -> dict[str, int]:
     """Return the id of each piece of the model section, without added symbols."""
     vocab = spec["model"]["vocab"]
-    return vocab if isinstance(vocab, dict) else {each[0]: at for at, each in enumerate(vocab)}
+    return vocab if isinstance(vocab, dict) else {piece[0]: i for i, piece in enumerate(vocab)}
 
 
 def special_symbols(spec: Spec, file: str) -> dict[int, str]:

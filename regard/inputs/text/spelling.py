@@ -84,15 +84,15 @@ def covers(text: str, spans: Sequence[Span], blank: Sequence[bool]) -> list[Span
     Returns:
         The corrected spans, in characters of `text`.
     """
-    found = []
-    for place, (start, end) in enumerate(spans):
-        after = spans[place + 1][0] if place + 1 < len(spans) else len(text)
-        if blank[place] and place + 1 < len(spans) and start == after:
+    corrected = []
+    for i, (start, end) in enumerate(spans):
+        after = spans[i + 1][0] if i + 1 < len(spans) else len(text)
+        if blank[i] and i + 1 < len(spans) and start == after:
             end = start  # a space that the tokenizer added before the text
         while start < end < after and unicodedata.combining(text[end]):
             end += 1  # include an accent that normalising removed
-        found.append((start, end))
-    return found
+        corrected.append((start, end))
+    return corrected
 
 
 def words_of(
@@ -109,12 +109,12 @@ def words_of(
     index: list[int] = []
     for alone, run in groupby(ids, key=special.__contains__):
         if alone:
-            found = [special[token] for token in run]
-            places = list(range(len(found)))
+            new_words = [special[token] for token in run]
+            numbers = list(range(len(new_words)))
         else:
-            found, places = group(*spell([written(token) for token in run]))
-        index += [len(words) + place for place in places]
-        words += found
+            new_words, numbers = group(*spell([written(token) for token in run]))
+        index += [len(words) + number for number in numbers]
+        words += new_words
     return words, index
 
 
@@ -136,11 +136,11 @@ def group(text: str, spans: Sequence[Span]) -> tuple[list[str], list[int]]:
 
     Words that one piece spans ("?!" as one piece) are merged into one word.
     """
-    found = [span for _, span in _SPLITTER.pre_tokenize_str(text)]
-    if not found:  # the text is empty, or only spaces
+    word_spans = [span for _, span in _SPLITTER.pre_tokenize_str(text)]
+    if not word_spans:  # the text is empty, or only spaces
         return ([text] if spans else []), [0] * len(spans)
-    starts, ends = [start for start, _ in found], [end for _, end in found]
-    firsts = [min(bisect_right(ends, start), len(found) - 1) for start, _ in spans]
+    starts, ends = [start for start, _ in word_spans], [end for _, end in word_spans]
+    firsts = [min(bisect_right(ends, start), len(word_spans) - 1) for start, _ in spans]
     joined = {
         word
         for first, (_, end) in zip(firsts, spans, strict=True)
@@ -149,8 +149,8 @@ def group(text: str, spans: Sequence[Span]) -> tuple[list[str], list[int]]:
     words: list[str] = []
     number: list[int] = []
     begin = 0
-    for place, (start, end) in enumerate(found):
-        if place in joined:
+    for i, (start, end) in enumerate(word_spans):
+        if i in joined:
             words[-1] = text[begin:end]
         else:
             begin = start

@@ -64,9 +64,9 @@ class StreamDecoder:
 
     def close(self) -> str:
         """Return the remaining text, such as an incomplete character, and start anew."""
-        rest = self._decode(self._window)[self._shown :]
+        remaining = self._decode(self._window)[self._shown :]
         self._window, self._shown = [], 0
-        return rest
+        return remaining
 
     def _uncertain(self, text: str) -> int:
         """Count the characters at the end of the text that may still change."""
@@ -88,14 +88,14 @@ class StreamDecoder:
 
     def _forget(self, text: str) -> None:
         """Shorten the window to its last ids, if they decode to the same text."""
-        kept = self._window[-_CONTEXT:]
-        spelled = self._decode(kept)
+        last_ids = self._window[-_CONTEXT:]
+        spelled = self._decode(last_ids)
         pending = len(text) - self._shown
-        if kept[0] not in self._joined and len(spelled) > pending and text.endswith(spelled):
-            self._window, self._shown = kept, len(spelled) - pending
+        if last_ids[0] not in self._joined and len(spelled) > pending and text.endswith(spelled):
+            self._window, self._shown = last_ids, len(spelled) - pending
 
 
-def _common(one: str, two: str) -> str:
+def _common(first: str, second: str) -> str:
     """Return the common prefix of two texts."""
-    same = takewhile(lambda letters: letters[0] == letters[1], zip(one, two, strict=False))
-    return one[: sum(1 for _ in same)]
+    same = takewhile(lambda letters: letters[0] == letters[1], zip(first, second, strict=False))
+    return first[: sum(1 for _ in same)]

@@ -92,7 +92,7 @@ def _steps(processor: Any) -> list[Any]:
     if processor is None or processor["type"] == "ByteLevel":
         return []
     if processor["type"] == "Sequence":
-        return [step for each in processor["processors"] for step in _steps(each)]
+        return [step for inner in processor["processors"] for step in _steps(inner)]
     return [processor]
 
 

@@ -129,8 +129,8 @@ class Tokenizer(TextReader):
     @property
     def pad(self) -> int:
         """The padding id. Padding is masked, so a vocabulary without one uses any other id."""
-        found = (self.specials.pad, self.specials.end, 0)
-        return next(token for token in found if token is not None)
+        candidates = (self.specials.pad, self.specials.end, 0)
+        return next(token for token in candidates if token is not None)
 
     @property
     def begin(self) -> int:
@@ -186,7 +186,7 @@ class Tokenizer(TextReader):
     def decode(self, ids: Sequence[int]) -> str:
         """Decode ids into text, without special symbols."""
         if self._joins:
-            return join_words(self.words([each for each in ids if each not in self._special])[0])
+            return join_words(self.words([token for token in ids if token not in self._special])[0])
         with self._guarded:
             text: str = self._inner.decode(list(ids), skip_special_tokens=True)
         if self._clean:
@@ -258,13 +258,13 @@ class Tokenizer(TextReader):
         ids, spans = self.located(text)
         words, index = group(text, spans)
         lost = {at for token, at in zip(ids, index, strict=True) if self.is_unknown(token)}
-        return [(word, place in lost) for place, word in enumerate(words)]
+        return [(word, i in lost) for i, word in enumerate(words)]
 
     def stream_decoder(self) -> StreamDecoder:
         """Return a `StreamDecoder`, which decodes ids one by one as they are generated."""
         silent = frozenset(self._special)
         if self._joins:
-            parts = [each for each, piece in enumerate(self._pieces) if piece.startswith(CONTINUES)]
+            parts = [i for i, piece in enumerate(self._pieces) if piece.startswith(CONTINUES)]
             more = frozenset(parts if self._kind == "wordpiece" else ())
             return StreamDecoder(self.decode, silent, more=more, quote=self.id_of("'"))
         alone = [token for token, piece in enumerate(self._pieces) if piece in FALLBACK]
@@ -285,7 +285,7 @@ class Tokenizer(TextReader):
     def id_of(self, symbol: str) -> int | None:
         """Return the id of a piece, or None: the inverse of `symbol`."""
         ids = map(self._inner.token_to_id, (HIDDEN + symbol, symbol))
-        return next((each for each in ids if each is not None and each < self.vocab), None)
+        return next((token for token in ids if token is not None and token < self.vocab), None)
 
     def library_json(self) -> str:
         """Return the text of a `tokenizer.json` that Hugging Face can read."""
@@ -295,10 +295,10 @@ class Tokenizer(TextReader):
         """Return the whole tokenizer as JSON, as a Regard checkpoint keeps it."""
         if self.learned_from_pairs:
             return self.library_json()
-        roles = {role: each for role, each in asdict(self.specials).items() if each != ()}
-        rest = {"roles": roles, "clean": self._clean, "vocab": self.vocab}
-        rest |= {"sentences": True} if self._sentences else {}
-        return f'{{"foreign":{self._json},{json.dumps(rest)[1:]}'
+        roles = {role: value for role, value in asdict(self.specials).items() if value != ()}
+        settings = {"roles": roles, "clean": self._clean, "vocab": self.vocab}
+        settings |= {"sentences": True} if self._sentences else {}
+        return f'{{"foreign":{self._json},{json.dumps(settings)[1:]}'
 
     @staticmethod
     def from_json(text: str) -> Tokenizer:
@@ -321,8 +321,8 @@ class Tokenizer(TextReader):
         inner = spec["foreign"]
         if not isinstance(inner, dict):
             raise damaged("tokenizer.json", f"foreign: {type(inner).__name__}")
-        rest = {key: value for key, value in spec.items() if key != "foreign"}
-        saved = checked_values(TypeAdapter(_Saved), rest, "tokenizer.json")
+        settings = {key: value for key, value in spec.items() if key != "foreign"}
+        saved = checked_values(TypeAdapter(_Saved), settings, "tokenizer.json")
         inner = check_learned(inner) if saved.sentences else inner
         return Tokenizer(
             inner, saved.roles, clean=saved.clean, sentences=saved.sentences, vocab=saved.vocab
@@ -372,8 +372,8 @@ class Tokenizer(TextReader):
         # the space that some tokenizers add before the first word is not in the text
         return start, start if self._is_blank(token) else end
 
-    def _first(self, role: str, *found: int | None) -> int:
-        for token in found:
+    def _first(self, role: str, *candidates: int | None) -> int:
+        for token in candidates:
             if token is not None:
                 return token
         raise InputError(

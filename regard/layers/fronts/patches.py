@@ -114,7 +114,7 @@ class Patches(Front):
         """The vector of each patch: (images, channels, height, width) -> (images, patches, dim)."""
         if hasattr(self, "stem"):
             return self.stem(images).flatten(2).transpose(1, 2)
-        patches = cut(images, self.patch)  # (images, patches, channels · patch²)
+        patches = cut_patches(images, self.patch)  # (images, patches, channels · patch²)
         return self.projection(patches.flatten(0, 1)).view(*patches.shape[:2], -1)
 
 
@@ -152,14 +152,14 @@ class Stem(nn.Module):
         return x
 
 
-def cut(images: Tensor, patch: int) -> Tensor:
+def cut_patches(images: Tensor, patch: int) -> Tensor:
     """Cuts images (images, channels, height, width) into patches.
 
     Returns:
         (images, patches, channels · patch · patch).
 
     Example:
-        >>> cut(torch.arange(8).view(1, 1, 2, 4), 2)
+        >>> cut_patches(torch.arange(8).view(1, 1, 2, 4), 2)
         tensor([[[0, 1, 4, 5],
                  [2, 3, 6, 7]]])
     """

@@ -98,8 +98,8 @@ def parse_description(description: dict[str, Any]) -> tuple[ModelConfig, tuple[i
         raise InputError(
             "word vectors",
             got="a command for models that read text",
-            expected="regard vectors PLACE nearest WORD",
-            fix="in Python: regard.vectors(PLACE)",
+            expected="regard vectors MODEL nearest WORD",
+            fix="in Python: regard.vectors(MODEL)",
         )
     if description.get("regard") != 1 or not isinstance(family, str) or family not in FAMILIES:
         raise InputError(

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from regard.models.config import DEEPEST, LONGEST, BlocksConfig, ModelConfig, Reads, Shape
+from regard.models.config import DEEPEST, LONGEST, BlocksConfig, ModelConfig, Shape
 
 IMAGE_TOKENS = 64
 """What an image of a CNN, which has no tokens, counts in a batch: as much as 8 x 8 patches."""
@@ -21,7 +21,8 @@ class ImageEncoderConfig(BlocksConfig):
     COMPUTED: ClassVar[tuple[str, ...]] = ("max_length",)
     VOCABULARIES: ClassVar[tuple[str, ...]] = ()
     shape: ClassVar[Shape] = "encoder"
-    reads: ClassVar[Reads] = "images"
+    reads: ClassVar[str] = "images"
+    has_grid: ClassVar[bool] = True
     layers: int = Field(default=4, ge=1, le=DEEPEST)
     image: tuple[PositiveInt, PositiveInt] = (224, 224)
     """Height and width of the images, in pixels; images are scaled to it."""
@@ -130,7 +131,8 @@ class ConvolutionalConfig(ModelConfig):
     COMPUTED: ClassVar[tuple[str, ...]] = ("dim", "max_length")
     VOCABULARIES: ClassVar[tuple[str, ...]] = ()
     shape: ClassVar[Shape] = "encoder"
-    reads: ClassVar[Reads] = "images"
+    reads: ClassVar[str] = "images"
+    has_grid: ClassVar[bool] = True
     image: tuple[PositiveInt, PositiveInt] = (224, 224)
     """Height and width of the images, in pixels; images are scaled to it."""
     channels: Literal[1, 3] = 3

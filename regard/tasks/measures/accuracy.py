@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 Numbers = dict[str, float]
+Labels = Sequence[str]
 
 _ENTITY_TAG = re.compile(r"O|[BIESLU]-.+")
 _SAME_AS = {"L": "E", "U": "S"}
@@ -54,37 +55,37 @@ class Entity:
     """The index after its last word."""
 
 
-def class_scores(wanted: Sequence[str], found: Sequence[str], classes: Sequence[str]) -> Measures:
+def class_scores(wanted: Labels, predicted: Labels, classes: Labels) -> Measures:
     """Accuracy, macro-averaged F1, and precision, recall and F1 of each class, in percent.
 
     Args:
         wanted: The right class of each example.
-        found: The predicted class of each example.
+        predicted: The predicted class of each example.
         classes: The names of all classes.
 
     Example:
         >>> class_scores(["a", "a", "b", "b"], ["a", "a", "a", "b"], ["a", "b"]).overall["accuracy"]
         75.0
     """
-    pairs = Counter(zip(wanted, found, strict=True))
+    pairs = Counter(zip(wanted, predicted, strict=True))
     by_label = {
         name: _scores(
             right=pairs[name, name],
-            found=sum(count for (_, predicted), count in pairs.items() if predicted == name),
-            wanted=sum(count for (right, _), count in pairs.items() if right == name),
+            predicted=sum(count for (_, guess), count in pairs.items() if guess == name),
+            wanted=sum(count for (label, _), count in pairs.items() if label == name),
         )
         for name in classes
     }
-    right = sum(count for (one, other), count in pairs.items() if one == other)
+    right = sum(count for (label, guess), count in pairs.items() if label == guess)
     # A class that neither occurs nor is predicted does not count.
     seen = {name for pair in pairs for name in pair}
     mean = sum(by_label[name]["f1"] for name in seen) / max(1, len(seen))
     names = tuple(classes)
-    places = {name: place for place, name in enumerate(names)}
+    indices = {name: index for index, name in enumerate(names)}
     rows = [[0] * len(names) for _ in names]
-    for (one, other), count in pairs.items():
-        if one in places and other in places:
-            rows[places[one]][places[other]] = count
+    for (label, guess), count in pairs.items():
+        if label in indices and guess in indices:
+            rows[indices[label]][indices[guess]] = count
     counts = tuple(map(tuple, rows))
     overall = {"accuracy": _percent(right, len(wanted)), "f1": mean}
     return Measures(overall, by_label, Confusion(names, counts))
@@ -106,23 +107,23 @@ def entities(tags: Sequence[str]) -> list[Entity]:
         >>> entities(["B-per", "I-per", "O", "I-loc", "B-loc"])[1]
         Entity(kind='loc', first=3, last=4)
     """
-    found: list[Entity] = []
+    marked: list[Entity] = []
     before, kind_before, first = "O", "", 0
-    for place, tag in enumerate([*tags, "O"]):
+    for index, tag in enumerate([*tags, "O"]):
         letter, _, kind = tag.partition("-")
         letter = _SAME_AS.get(letter, letter)
         begins = letter != "O" and (
             letter in "BS" or before in ("O", "E", "S") or kind != kind_before
         )
         if before != "O" and (begins or letter == "O"):
-            found.append(Entity(kind_before, first, place))
+            marked.append(Entity(kind_before, first, index))
         if begins:
-            first = place
+            first = index
         before, kind_before = letter, kind
-    return found
+    return marked
 
 
-def entity_scores(wanted: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> Measures:
+def entity_scores(wanted: Sequence[Labels], predicted: Sequence[Labels]) -> Measures:
     """Accuracy of the tags, and precision, recall and F1 of whole entities, overall and by type.
 
     An entity is right if its type, its first and its last word are. Tags that do not mark entities
@@ -130,25 +131,25 @@ def entity_scores(wanted: Sequence[Sequence[str]], found: Sequence[Sequence[str]
 
     Args:
         wanted: The right tags of each sentence.
-        found: The predicted tags of each sentence.
+        predicted: The predicted tags of each sentence.
     """
-    words = [
-        pair for sentence in zip(wanted, found, strict=True) for pair in zip(*sentence, strict=True)
-    ]
-    right = sum(one == other for one, other in words)
+    sentences = list(zip(wanted, predicted, strict=True))
+    words = [pair for sentence in sentences for pair in zip(*sentence, strict=True)]
+    right = sum(tag == guess for tag, guess in words)
     overall = {"accuracy": _percent(right, len(words))}
     if not has_entities(tag for pair in words for tag in pair):
         return Measures(overall)
-    counts: dict[str, Counter[str]] = {"right": Counter(), "found": Counter(), "wanted": Counter()}
-    for one, other in zip(wanted, found, strict=True):
-        marked, predicted = set(entities(one)), set(entities(other))
-        for name, some in (("right", marked & predicted), ("found", predicted), ("wanted", marked)):
-            counts[name].update(entity.kind for entity in some)
-    kinds = sorted({kind for counter in counts.values() for kind in counter})
+    right_kinds, predicted_kinds, wanted_kinds = Counter[str](), Counter[str](), Counter[str]()
+    for tags, guesses in sentences:
+        marked, guessed = set(entities(tags)), set(entities(guesses))
+        right_kinds.update(entity.kind for entity in marked & guessed)
+        predicted_kinds.update(entity.kind for entity in guessed)
+        wanted_kinds.update(entity.kind for entity in marked)
     by_label = {
-        kind: _scores(**{name: counter[kind] for name, counter in counts.items()}) for kind in kinds
+        kind: _scores(right_kinds[kind], predicted_kinds[kind], wanted_kinds[kind])
+        for kind in sorted({*predicted_kinds, *wanted_kinds})
     }
-    total = _scores(**{name: counter.total() for name, counter in counts.items()})
+    total = _scores(right_kinds.total(), predicted_kinds.total(), wanted_kinds.total())
     return Measures(overall | total, by_label)
 
 
@@ -168,13 +169,13 @@ def exact_match(answer: str, accepted: Sequence[str]) -> float:
 
     If there is no accepted answer, the empty answer is right.
     """
-    return float(normalised(answer) in {normalised(each) for each in accepted or [""]})
+    return float(normalised(answer) in {normalised(text) for text in accepted or [""]})
 
 
 def overlap(answer: str, accepted: Sequence[str]) -> float:
     """F1 of the words that an answer shares with an accepted one; the best of all accepted ones."""
-    return max(_word_f1(normalised(answer).split(), normalised(each).split())
-               for each in accepted or [""])  # fmt: skip
+    return max(_word_f1(normalised(answer).split(), normalised(text).split())
+               for text in accepted or [""])  # fmt: skip
 
 
 def answer_scores(answers: Sequence[str], accepted: Sequence[Sequence[str]]) -> Measures:
@@ -188,34 +189,34 @@ def answer_scores(answers: Sequence[str], accepted: Sequence[Sequence[str]]) -> 
         accepted: The accepted answers to each question; empty if it has no answer.
     """
 
-    def means(places: Sequence[int]) -> Numbers:
-        pairs = [(answers[place], accepted[place]) for place in places]
+    def means(indices: Sequence[int]) -> Numbers:
+        pairs = [(answers[index], accepted[index]) for index in indices]
         exact = sum(exact_match(*pair) for pair in pairs)
         shared = sum(overlap(*pair) for pair in pairs)
         return {"exact": _percent(exact, len(pairs)), "f1": _percent(shared, len(pairs))}
 
     groups: dict[str, list[int]] = {"answerable": [], "unanswerable": []}
-    for place, each in enumerate(accepted):
-        groups["answerable" if each else "unanswerable"].append(place)
+    for index, texts in enumerate(accepted):
+        groups["answerable" if texts else "unanswerable"].append(index)
     apart = groups["unanswerable"] != []
-    by_label = {name: means(places) | {"count": len(places)}
-                for name, places in groups.items() if apart and places}  # fmt: skip
+    by_label = {name: means(indices) | {"count": len(indices)}
+                for name, indices in groups.items() if apart and indices}  # fmt: skip
     return Measures(means(range(len(answers))), by_label)
 
 
-def _word_f1(found: list[str], wanted: list[str]) -> float:
-    if not found or not wanted:
-        return float(found == wanted)
-    shared = (Counter(found) & Counter(wanted)).total()
-    return 2 * shared / (len(found) + len(wanted))
+def _word_f1(predicted: list[str], wanted: list[str]) -> float:
+    if not predicted or not wanted:
+        return float(predicted == wanted)
+    shared = (Counter(predicted) & Counter(wanted)).total()
+    return 2 * shared / (len(predicted) + len(wanted))
 
 
-def _scores(right: int, found: int, wanted: int) -> Numbers:
-    """Precision, recall and F1 = 2 P R / (P + R) = 2 right / (found + wanted), in percent."""
+def _scores(right: int, predicted: int, wanted: int) -> Numbers:
+    """Precision, recall and F1 = 2 P R / (P + R) = 2 right / (predicted + wanted), in percent."""
     return {
-        "precision": _percent(right, found),
+        "precision": _percent(right, predicted),
         "recall": _percent(right, wanted),
-        "f1": _percent(2 * right, found + wanted),
+        "f1": _percent(2 * right, predicted + wanted),
         "count": wanted,
     }
 

@@ -20,7 +20,7 @@ class Scores:
     chrf_signature: str
 
 
-def score(
+def score_translations(
     hypotheses: Sequence[str],
     references: Sequence[str] | Sequence[Sequence[str]],
     *,
@@ -34,26 +34,26 @@ def score(
         lowercase: Whether to score without regard to case.
 
     Example:
-        >>> score(["Das Tier ist müde."], ["Das Tier ist müde."]).bleu
+        >>> score_translations(["Das Tier ist müde."], ["Das Tier ist müde."]).bleu
         100.0
     """
     from sacrebleu.metrics.bleu import BLEU  # slow to import, so imported only when used
     from sacrebleu.metrics.chrf import CHRF
 
     bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
-    right = [(each,) if isinstance(each, str) else tuple(each) for each in references]
+    right = [(texts,) if isinstance(texts, str) else tuple(texts) for texts in references]
     pairs = list(zip(hypotheses, right, strict=True))
     # sacrebleu takes a list of the first references of all sentences, then one of the second, and
     # so on, with None for sentences that have fewer.
     streams = [list(stream) for stream in zip_longest(*right)] or [[]]
-    found_bleu = bleu.corpus_score(list(hypotheses), streams)
-    found_chrf = chrf.corpus_score(list(hypotheses), streams)
-    seen = str.lower if lowercase else str
-    equal = sum(seen(hypothesis) in map(seen, each) for hypothesis, each in pairs)
+    bleu_score = bleu.corpus_score(list(hypotheses), streams)
+    chrf_score = chrf.corpus_score(list(hypotheses), streams)
+    folded = str.lower if lowercase else str
+    equal = sum(folded(hypothesis) in map(folded, texts) for hypothesis, texts in pairs)
     return Scores(
         sentences=len(pairs),
-        bleu=round(found_bleu.score, 4),
-        chrf=round(found_chrf.score, 4),
+        bleu=round(bleu_score.score, 4),
+        chrf=round(chrf_score.score, 4),
         exact=round(100 * equal / max(1, len(pairs)), 4),
         bleu_signature=str(bleu.get_signature()),
         chrf_signature=str(chrf.get_signature()),
@@ -82,11 +82,11 @@ def by_length(
     """
     words = [len(source.split()) for source in sources]
     edges = sorted({sorted(words)[len(words) * g // groups] for g in range(groups)})
-    found = []
-    for place, low in enumerate(edges):
-        high = edges[place + 1] - 1 if place + 1 < len(edges) else max(words)
+    rows = []
+    for group, low in enumerate(edges):
+        high = edges[group + 1] - 1 if group + 1 < len(edges) else max(words)
         chosen = [i for i, count in enumerate(words) if low <= count <= high]
         right = [references[i] for i in chosen]
-        bleu = score([hypotheses[i] for i in chosen], right, lowercase=lowercase).bleu
-        found.append((f"{low}–{high}" if high > low else str(low), len(chosen), bleu))
-    return found
+        bleu = score_translations([hypotheses[i] for i in chosen], right, lowercase=lowercase).bleu
+        rows.append((f"{low}–{high}" if high > low else str(low), len(chosen), bleu))
+    return rows

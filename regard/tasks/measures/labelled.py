@@ -32,21 +32,21 @@ class LabelledReport(Report):
             {
                 "set": name,
                 "examples": count,
-                **found.overall,
+                **measures.overall,
                 **({"unknown": self.unknown[name].share} if name in self.unknown else {}),
-                "by_label": found.by_label,
+                "by_label": measures.by_label,
             }
-            for name, (count, found) in self.sets.items()
+            for name, (count, measures) in self.sets.items()
         ]
 
     def table(self) -> str:
         """Formats a line per set, followed by a line for each class or type of entity."""
         lines = []
-        for name, (count, found) in self.sets.items():
-            lines.append(f"{name:<24}{count:>7}  {_numbers(found.overall)}")
+        for name, (count, measures) in self.sets.items():
+            lines.append(f"{name:<24}{count:>7}  {_numbers(measures.overall)}")
             if name in self.unknown:
                 lines.append(f"  {'unknown words':<29}  {self.unknown[name].share:.1%}")
-            lines += [f"  {label:<29}  {_numbers(each)}" for label, each in found.by_label.items()]
+            lines += [f"  {label:<29}  {_numbers(row)}" for label, row in measures.by_label.items()]
         return "\n".join(lines)
 
     def files(self) -> dict[str, str]:
@@ -58,9 +58,9 @@ class LabelledReport(Report):
     def confusions(self) -> Mapping[str, Confusion]:
         """How often each class was taken for each, by set."""
         return {
-            name: found.confusion
-            for name, (_, found) in self.sets.items()
-            if found.confusion is not None
+            name: measures.confusion
+            for name, (_, measures) in self.sets.items()
+            if measures.confusion is not None
         }
 
 

@@ -87,7 +87,7 @@ class Notes:
     """The number of scored examples of which the model reads only a part."""
     overlap: Overlap | None = None
     """How many of them were in the training data; None if that is not known."""
-    own: bool = False
+    own_split: bool = False
     """Whether it is a split of the model's own data."""
 
     @property
@@ -117,7 +117,7 @@ class Notes:
         line = f"scored {share} {self.noun}" + (f": {reasons}" if reasons else "")
         if self.truncated:
             line += f"; the end of {self.truncated:,} is cut off, as the model reads them"
-        warning = self.overlap and self.overlap.warning(own=self.own)
+        warning = self.overlap and self.overlap.warning(held_out=self.own_split)
         return [line, *([f"warning: {warning}"] if warning else [])]
 
 
@@ -183,17 +183,17 @@ class Report(ABC):
 
     def with_notes(self) -> dict[str, Any] | list[dict[str, Any]]:
         """All numbers and the notes as JSON values: one object, or one per set."""
-        found, notes = self.to_json(), [note.to_json() for note in self.notes.values()]
-        if isinstance(found, list) and len(found) == len(notes):
-            return [{**entry, **note} for entry, note in zip(found, notes, strict=True)]
-        if isinstance(found, dict) and len(notes) == 1:
-            return {**found, **notes[0]}
-        return found
+        numbers, notes = self.to_json(), [note.to_json() for note in self.notes.values()]
+        if isinstance(numbers, list) and len(numbers) == len(notes):
+            return [{**entry, **note} for entry, note in zip(numbers, notes, strict=True)]
+        if isinstance(numbers, dict) and len(notes) == 1:
+            return {**numbers, **notes[0]}
+        return numbers
 
     def rows(self) -> list[str]:
         """The report with its notes as lines of JSON."""
-        found = self.with_notes()
-        entries = found if isinstance(found, list) else [found]
+        numbers = self.with_notes()
+        entries = numbers if isinstance(numbers, list) else [numbers]
         return [json.dumps(entry, ensure_ascii=False) for entry in entries]
 
     def whole(self) -> dict[str, str]:

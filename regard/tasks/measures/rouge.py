@@ -25,8 +25,8 @@ def rouge(summary: str, reference: str) -> dict[str, Overlap]:
     Words are runs of letters and digits in lower case, without stemming.
 
     Example:
-        >>> found = rouge("The cat sat.", "The cat sat down.")
-        >>> {name: round(each.f, 3) for name, each in found.items()}
+        >>> overlaps = rouge("The cat sat.", "The cat sat down.")
+        >>> {name: round(overlap.f, 3) for name, overlap in overlaps.items()}
         {'rouge1': 0.857, 'rouge2': 0.8, 'rougeL': 0.857}
     """
     ours, theirs = _words(summary), _words(reference)
@@ -52,9 +52,10 @@ def mean_rouge(
     """
     sums = dict.fromkeys(("rouge1", "rouge2", "rougeL"), 0.0)
     for summary, right in zip(summaries, references, strict=True):
-        found = [rouge(summary, one) for one in ([right] if isinstance(right, str) else right)]
+        texts = [right] if isinstance(right, str) else right
+        overlaps = [rouge(summary, text) for text in texts]
         for name in sums:
-            sums[name] += max(each[name].f for each in found)
+            sums[name] += max(overlap[name].f for overlap in overlaps)
     return {name: 100 * total / max(1, len(summaries)) for name, total in sums.items()}
 
 
@@ -64,9 +65,9 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
     best = [0] * (len(second) + 1)
     for word in first:
         diagonal = 0  # best[j - 1] before this word
-        for place, other in enumerate(second, start=1):
-            above = best[place]
-            best[place] = diagonal + 1 if word == other else max(above, best[place - 1])
+        for j, other in enumerate(second, start=1):
+            above = best[j]
+            best[j] = diagonal + 1 if word == other else max(above, best[j - 1])
             diagonal = above
     return best[-1]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.text.pairs import Pair
-from regard.tasks.measures.bleu import Scores, by_length, score
+from regard.tasks.measures.bleu import Scores, by_length, score_translations
 from regard.tasks.measures.report import Curve, Report
 from regard.tasks.measures.unknown import Unknown
 
@@ -35,9 +35,9 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """The scores as JSON values, without the translations."""
-        found = {"loss": self.loss, "perplexity": self.perplexity}
+        losses = {"loss": self.loss, "perplexity": self.perplexity}
         sides = {"source": self.unknown_source.share, "target": self.unknown_target.share}
-        return {**found, **asdict(self.scores), "unknown": sides}
+        return {**losses, **asdict(self.scores), "unknown": sides}
 
     def check(self) -> None:
         """Raises an error if the scores are meaningless, because the model cannot read the texts.
@@ -68,7 +68,7 @@ class SetReport:
             chosen = [i for i, pair in enumerate(pairs) if tag in pair.tags]
             texts = [self.evaluation.hypotheses[i] for i in chosen]
             right = [pairs[i].references for i in chosen]
-            scores = score(texts, right, lowercase=self.evaluation.lowercase)
+            scores = score_translations(texts, right, lowercase=self.evaluation.lowercase)
             rows.append((tag, len(chosen), scores.bleu, scores.exact))
         return rows
 
@@ -85,7 +85,7 @@ class SetReport:
     @cached_property
     def pronouns(self) -> float | None:
         """Percentage of right pronouns; None if the data has no pairs tagged `pronoun`."""
-        return pronouns(self.pairs, self.evaluation.hypotheses)
+        return pronoun_accuracy(self.pairs, self.evaluation.hypotheses)
 
     def to_json(self) -> dict[str, Any]:
         """All numbers; one line of `regard eval --json`."""
@@ -119,9 +119,9 @@ class SetReport:
 
     def lines(self) -> list[str]:
         """Formats the scores as lines of text, followed by those of parts of the set."""
-        found, scores = self.evaluation, self.evaluation.scores
+        result, scores = self.evaluation, self.evaluation.scores
         lines = [
-            f"{self.name:<24}{scores.sentences:>7}{found.loss:>8.3f}{found.perplexity:>9.3g}"
+            f"{self.name:<24}{scores.sentences:>7}{result.loss:>8.3f}{result.perplexity:>9.3g}"
             f"{scores.bleu:>8.2f}{scores.chrf:>8.2f}{scores.exact:>9.1f}"
         ]
         if self.pronouns is not None:
@@ -130,8 +130,8 @@ class SetReport:
             rouge = "".join(f"{value:>9.1f}" for value in self.rouge.values())
             lines.append(f"  {'ROUGE-1, -2, -L':<22}{'':>7}{'':>15}{rouge}")
         lines.append(
-            f"  {'unknown words':<22}  {found.unknown_source.share:.1%} of the sources, "
-            f"{found.unknown_target.share:.1%} of the targets"
+            f"  {'unknown words':<22}  {result.unknown_source.share:.1%} of the sources, "
+            f"{result.unknown_target.share:.1%} of the targets"
         )
         for name, count, bleu, exact in self.phenomena:
             lines.append(f"  {name:<22}{count:>7}{'':>17}{bleu:>8.2f}{'':>8}{exact:>9.1f}")
@@ -146,17 +146,17 @@ class TranslationReport(Report):
 
     def check(self) -> None:
         """Raises an error if more than half of the words are unknown; see `Evaluation.check`."""
-        for each in self.sets:
-            each.evaluation.check()
+        for report in self.sets:
+            report.evaluation.check()
 
     def to_json(self) -> list[dict[str, Any]]:
         """One JSON object per set."""
-        return [each.to_json() for each in self.sets]
+        return [report.to_json() for report in self.sets]
 
     def table(self) -> str:
         """Formats the report as a text table."""
         head = f"{'set':<24}{'pairs':>7}{'loss':>8}{'ppl':>9}{'BLEU':>8}{'chrF':>8}{'exact %':>9}"
-        lines = [line for each in self.sets for line in each.lines()]
+        lines = [line for report in self.sets for line in report.lines()]
         scores = self.sets[0].evaluation.scores
         return "\n".join(
             [head, *lines, f"BLEU  {scores.bleu_signature}", f"chrF  {scores.chrf_signature}"]
@@ -168,10 +168,10 @@ class TranslationReport(Report):
 
     def curves(self) -> Mapping[str, Curve]:
         """BLEU by source length, for each set."""
-        return {each.name: each.lengths for each in self.sets}
+        return {report.name: report.lengths for report in self.sets}
 
 
-def pronouns(pairs: Sequence[Pair], hypotheses: Sequence[str]) -> float | None:
+def pronoun_accuracy(pairs: Sequence[Pair], hypotheses: Sequence[str]) -> float | None:
     """Percentage of pairs tagged `pronoun` with the right pronoun; None without such pairs."""
     from regard.data.synthetic.grammar import corpus as grammar
 

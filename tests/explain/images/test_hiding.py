@@ -26,13 +26,13 @@ def test_hidden_patches_have_the_mean_colour_and_the_others_stay():
     image = torch.randn(3, 8, 12)
     covered = torch.zeros(1, 4, 6, dtype=torch.bool)
     covered[0, 1, 2] = covered[0, 3, 5] = True
-    [found] = cover(image, covered, "mean")
+    [hidden] = cover(image, covered, "mean")
     for row in range(4):
         for column in range(6):
             part = (slice(None), slice(2 * row, 2 * row + 2), slice(2 * column, 2 * column + 2))
             mean = image.mean((1, 2))[:, None, None].expand(3, 2, 2)
             expected = mean if covered[0, row, column] else image[part]
-            assert torch.equal(found[part], expected)
+            assert torch.equal(hidden[part], expected)
 
 
 def test_a_blur_keeps_the_mean_of_an_even_image_and_loses_details():
@@ -45,17 +45,17 @@ def test_a_blur_keeps_the_mean_of_an_even_image_and_loses_details():
 def test_most_least_and_others_are_what_they_say():
     weights = np.arange(24.0).reshape(4, 6)
     image = torch.randn(3, 8, 12)
-    found = hidden_images(image, weights, Hiding(share=0.25, draws=7, seed=3))
-    assert len(found) == 3 + 7
-    changed = (found != image)[:, 0, ::2, ::2].flatten(1)  # (images, patches)
+    images = hidden_images(image, weights, Hiding(share=0.25, draws=7, seed=3))
+    assert len(images) == 3 + 7
+    changed = (images != image)[:, 0, ::2, ::2].flatten(1)  # (images, patches)
     assert changed.sum(1).tolist() == [0, *[6] * 9]
     assert changed[1].nonzero().flatten().tolist() == [18, 19, 20, 21, 22, 23]
     assert changed[2].nonzero().flatten().tolist() == [0, 1, 2, 3, 4, 5]
     assert not changed[3:, 18:].any()  # others: none of those that are looked at most
     assert len({tuple(row.tolist()) for row in changed[3:]}) > 1
     again = hidden_images(image, weights, Hiding(share=0.25, draws=7, seed=3))
-    assert torch.equal(found, again)
-    assert not torch.equal(found, hidden_images(image, weights, Hiding(0.25, draws=7, seed=4)))
+    assert torch.equal(images, again)
+    assert not torch.equal(images, hidden_images(image, weights, Hiding(0.25, draws=7, seed=4)))
 
 
 def test_the_probabilities_are_those_of_the_changed_images():
@@ -106,8 +106,8 @@ def test_the_interval_is_the_usual_one_and_the_verdict_follows_it():
     assert Mean.of([0.5]) == Mean(0.5, 0.5, 0.5)
 
     def report(most: float, other: float) -> HidingReport:
-        one = HiddenPatches("a", 10, 2, 0.9, most, (other,), 0.9, "mean", 0)
-        return HidingReport("rollout", Hiding(), (one, one))
+        test = HiddenPatches("a", 10, 2, 0.9, most, (other,), 0.9, "mean", 0)
+        return HidingReport("rollout", Hiding(), (test, test))
 
     assert "maps pass" in report(0.1, 0.8).verdict
     assert "mislead" in report(0.8, 0.1).verdict

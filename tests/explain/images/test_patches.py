@@ -33,12 +33,12 @@ def test_rollout_is_the_product_of_the_layers_with_half_of_each_token_kept():
             for j in range(5):
                 mixed[i, j] = 0.5 * weights[i, j] + (0.5 if i == j else 0.0)
         expected = mixed @ expected
-    found = rollout(layers)
-    assert np.allclose(found, expected)
-    assert np.allclose(found.sum(1), 1)
+    rolled = rollout(layers)
+    assert np.allclose(rolled, expected)
+    assert np.allclose(rolled.sum(1), 1)
     start = query_rows(5, first=1, row=None)
-    assert np.allclose(rollout(layers, start), found[1:].mean(0))
-    assert np.allclose(rollout(layers, query_rows(5, 1, 0)), found[0])
+    assert np.allclose(rollout(layers, start), rolled[1:].mean(0))
+    assert np.allclose(rollout(layers, query_rows(5, 1, 0)), rolled[0])
 
 
 def test_a_layer_whose_heads_are_all_removed_passes_everything_on():
@@ -55,14 +55,14 @@ def test_rows_that_do_not_sum_to_one_are_normalised():
 def test_the_mean_distance_is_a_plain_loop(first):
     grid = (2, 3)
     [weights] = stochastic(1, first + 6)
-    found = mean_distance(weights, grid, first)
+    distances = mean_distance(weights, grid, first)
     for i in range(6):
         spent = total = 0.0
         for j in range(6):
             apart = math.dist(divmod(i, 3), divmod(j, 3))
             spent += weights[first + i, first + j] * apart
             total += weights[first + i, first + j]
-        assert found[i] == pytest.approx(spent / total)
+        assert distances[i] == pytest.approx(spent / total)
     assert np.isnan(mean_distance(0 * weights, grid, first)).all()
 
 
@@ -86,12 +86,12 @@ def test_the_row_is_that_of_the_class_token_or_the_mean_of_the_patches():
 
 
 def test_a_removed_head_does_not_count():
-    found = pipeline().look(photo(), knock_out=["encoder.2.self.1"])
-    weights = found.site("encoder.2.self").weights
-    row = chosen_row(found, found.choose(layer=2))
+    look = pipeline().look(photo(), knock_out=["encoder.2.self.1"])
+    weights = look.site("encoder.2.self").weights
+    row = chosen_row(look, look.choose(layer=2))
     assert np.allclose(row, weights[[0, 2, 3], 0].mean(0))
     plain = pipeline().look(photo())
-    assert np.allclose(plain.site("encoder.1.self").weights, found.site("encoder.1.self").weights)
+    assert np.allclose(plain.site("encoder.1.self").weights, look.site("encoder.1.self").weights)
 
 
 def test_edits_act_in_a_look_and_in_its_test():
@@ -121,10 +121,10 @@ def test_windows_are_spread_over_the_image():
 
 def test_one_layer_can_be_recorded_alone():
     p = pipeline()
-    one, every = p.look(photo(), layer=1), p.look(photo())
-    assert [m.site for m in one.maps] == ["encoder.1.self"]
-    assert np.array_equal(one.maps[0].weights, every.maps[1].weights)
-    assert one.target == every.target
+    single, every = p.look(photo(), layer=1), p.look(photo())
+    assert [m.site for m in single.maps] == ["encoder.1.self"]
+    assert np.array_equal(single.maps[0].weights, every.maps[1].weights)
+    assert single.target == every.target
 
 
 def test_what_a_rollout_does_not_take_is_refused():

@@ -8,7 +8,7 @@ import pytest
 from regard.draw.sheet import style
 from regard.explain.heads import ImageHeadSummary
 from regard.explain.plot import draw
-from regard.explain.plot_tests import draw_heads, draw_report
+from regard.explain.plot_reports import draw_heads, draw_report
 from tests.explain.images.photos import photo, pipeline
 from tests.legible import problems, texts
 
@@ -42,7 +42,7 @@ def test_a_patch_is_asked_and_the_original_is_shown():
     figure = draw(look, choice)
     assert problems(figure) == []
     said = [text.get_text() for text, _ in texts(figure)]
-    assert any("the row of patch 1,2: 25 weights" in each for each in said)
+    assert any("the row of patch 1,2: 25 weights" in text for text in said)
     assert "the original" in said
 
 

@@ -74,10 +74,10 @@ VERB_KINDS = (
 )
 TIMES = {tense: tuple(a for a in ADVERBS if tense in a.tenses) for tense in ("past", "present")}
 PREDICATES: dict[Noun, tuple[Adjective, ...]] = {
-    noun: tuple(one for one in ADJECTIVES if noun in one.nouns) for noun in NOUNS
+    noun: tuple(word for word in ADJECTIVES if noun in word.nouns) for noun in NOUNS
 }
 ATTRIBUTES: dict[Noun, tuple[Adjective, ...]] = {
-    noun: tuple(one for one in ones if one.attributive) for noun, ones in PREDICATES.items()
+    noun: tuple(word for word in words if word.attributive) for noun, words in PREDICATES.items()
 }
 
 # Probabilities of determiners, and of pronouns for people; each table sums to one.
@@ -162,9 +162,9 @@ class Choices:
         if not bare and word == "a" and (several or noun.mass):
             word = "the"
         # More adjectives after "a" than after "the": German endings differ most there.
-        ones, chance = ATTRIBUTES[noun], adjective * (1.8 if word == "a" else 1)
-        one = self.choose(ones) if ones and self.happens(chance) else None
-        return Phrase(noun, word, several, one)
+        adjectives, chance = ATTRIBUTES[noun], adjective * (1.8 if word == "a" else 1)
+        chosen = self.choose(adjectives) if adjectives and self.happens(chance) else None
+        return Phrase(noun, word, several, chosen)
 
     def subject(self, verb: Verb, *, third: bool = True) -> Nominal:
         """Draw a possible subject of the verb, often a pronoun for people.
@@ -190,7 +190,7 @@ class Choices:
             return Phrase(noun, "the", phrase.plural, phrase.adjective)
         return phrase
 
-    def place(self, kind: str, subject: Nominal) -> PrepositionalPhrase:
+    def location(self, kind: str, subject: Nominal) -> PrepositionalPhrase:
         """Draw a place ("where", "swim"), a destination ("into") or company ("with")."""
         if kind == "into":
             preposition, nouns = self.weighted(
@@ -238,7 +238,7 @@ class Choices:
             tense=tense,
             negated=negated,
             modal=self._modal(verb, subject, negated),
-            place=self._place_with(verb, subject, small),
+            location=self._where(verb, subject, small),
             time=time,
             fronted=time is not None and self.happens(0.6),
         )
@@ -255,16 +255,16 @@ class Choices:
             return "can"
         return self.choose(("can", "want") if negated else ("can", "want", "must"))
 
-    def _place_with(self, verb: Verb, subject: Nominal, small: bool) -> PrepositionalPhrase | None:
+    def _where(self, verb: Verb, subject: Nominal, small: bool) -> PrepositionalPhrase | None:
         """Draw a place if the verb may have one; verbs of motion such as walk always have one."""
-        if "into" in verb.places and not verb.prefix:
-            return self.place(self.choose(verb.places), subject)
+        if "into" in verb.locations and not verb.prefix:
+            return self.location(self.choose(verb.locations), subject)
         if small:
             return None
-        if verb.places and self.happens(0.7):
-            return self.place(self.choose(verb.places), subject)
+        if verb.locations and self.happens(0.7):
+            return self.location(self.choose(verb.locations), subject)
         if verb.name in INDOORS and self.happens(0.2):
-            return self.place("where", subject)
+            return self.location("where", subject)
         return None
 
     def degree(self, adjective: Adjective, negated: bool = False) -> str:

@@ -24,7 +24,7 @@ from itertools import islice
 
 from regard.data.config import LONGEST
 from regard.data.synthetic.grammar.frames import DECIDING, Frames
-from regard.data.synthetic.grammar.gloss import gloss, word_for_word
+from regard.data.synthetic.grammar.gloss import translate_words, word_for_word
 from regard.data.synthetic.grammar.lexicon import (
     ADJECTIVES,
     DATIVE,
@@ -40,7 +40,7 @@ from regard.data.synthetic.grammar.sentences import Clause, Linked, pair
 from regard.data.text.pairs import Pair, Splits
 from regard.errors import InputError
 
-__all__ = ["DEMO", "gloss", "pronoun_is_right", "sample", "splits", "word_for_word"]
+__all__ = ["DEMO", "pronoun_is_right", "sample", "splits", "translate_words", "word_for_word"]
 
 LONGEST_TEST = 26
 """The most English words in a sentence of the "long" test."""
@@ -59,7 +59,7 @@ def _demo(adjective: str, meant: int) -> Pair:
     nouns = {noun.english: noun for noun in NOUNS}
     candidates = nouns["animal"], nouns["street"]
     cross = next(verb for verb in TRANSITIVE if verb.english == "cross")
-    predicate = next(one for one in ADJECTIVES if one.english == adjective)
+    predicate = next(word for word in ADJECTIVES if word.english == adjective)
     main = Clause(Phrase(candidates[0]), cross, Phrase(candidates[1]), negated=True)
     noun = candidates[meant]
     sub = Clause(IT[noun.gender], predicate=predicate, degree="too", about=noun)
@@ -91,8 +91,8 @@ def _held_out() -> tuple[frozenset[Combination], frozenset[Combination], frozens
         noun) that are held out for an "it".
     """
     objects = {(verb.name, noun.english) for verb in TAKING for noun in verb.objects}
-    adjectives = {(one.english, noun.english) for one in ADJECTIVES for noun in one.nouns}
-    meant = {(one.english, noun.english) for (noun, _), ones in DECIDING.items() for one in ones}
+    adjectives = {(word.english, noun.english) for word in ADJECTIVES for noun in word.nouns}
+    meant = {(word.english, noun.english) for (noun, _), fit in DECIDING.items() for word in fit}
     # A model learns what "it" stands for from the other partners of each word: require some.
     partners = Counter(word for combination in meant for word in combination)
     meant = {c for c in meant if min(partners[word] for word in c) > 3}
@@ -109,9 +109,9 @@ def _one_of_each(combinations: set[Combination]) -> frozenset[Combination]:
     Each word then keeps all its other combinations in training.
     """
     chosen: list[Combination] = []
-    for one in sorted(combinations, key=_order):
-        if all(set(one).isdisjoint(other) for other in chosen):
-            chosen.append(one)
+    for combination in sorted(combinations, key=_order):
+        if all(set(combination).isdisjoint(other) for other in chosen):
+            chosen.append(combination)
     return frozenset(chosen)
 
 
@@ -122,44 +122,45 @@ HELD_PEOPLE = frozenset(min(ones, key=_order) for ones in _PEOPLE if HELD_OBJECT
 for the noun. A verb of which `HELD_OBJECTS` has one of these nouns keeps the others."""
 
 
-def _combined(found: Analysis) -> bool:
-    return not (
-        HELD_OBJECTS.isdisjoint(found.objects) and HELD_ADJECTIVES.isdisjoint(found.adjectives)
-    )
+def _combined(analysis: Analysis) -> bool:
+    """Whether a sentence has a held-out combination of verb and object, or adjective and noun."""
+    known_objects = HELD_OBJECTS.isdisjoint(analysis.objects)
+    return not (known_objects and HELD_ADJECTIVES.isdisjoint(analysis.adjectives))
 
 
-def _no_held_referent(found: Analysis) -> bool:
-    known_it = HELD_PRONOUNS.isdisjoint(found.adjectives)
-    return known_it and HELD_PEOPLE.isdisjoint(found.settling)
+def _no_held_referent(analysis: Analysis) -> bool:
+    """Whether no pronoun stands for a noun that is held out for it."""
+    known_it = HELD_PRONOUNS.isdisjoint(analysis.adjectives)
+    return known_it and HELD_PEOPLE.isdisjoint(analysis.settling)
 
 
-def _for_training(found: Analysis) -> bool:
+def _for_training(analysis: Analysis) -> bool:
     """Whether a sentence has nothing held out.
 
     A noun that is held out for "it" with an adjective does not occur with it in any other way.
     """
-    return not _combined(found) and _no_held_referent(found)
+    return not _combined(analysis) and _no_held_referent(analysis)
 
 
-def _for_combinations(found: Analysis) -> bool:
-    return _combined(found) and _no_held_referent(found)
+def _for_combinations(analysis: Analysis) -> bool:
+    return _combined(analysis) and _no_held_referent(analysis)
 
 
-def _for_pronouns(found: Analysis) -> bool:
+def _for_pronouns(analysis: Analysis) -> bool:
     """Whether "it" stands for a held-out noun, in a sentence with nouns of different genders.
 
     With one gender only, any guess would be correct.
     """
-    new = not HELD_PRONOUNS.isdisjoint(found.pronouns)
-    return new and len(found.genders) > 1 and not _combined(found)
+    new = not HELD_PRONOUNS.isdisjoint(analysis.pronouns)
+    return new and len(analysis.genders) > 1 and not _combined(analysis)
 
 
-def _for_natural_gender(found: Analysis) -> bool:
-    return not HELD_PEOPLE.isdisjoint(found.settling) and not _combined(found)
+def _for_natural_gender(analysis: Analysis) -> bool:
+    return not HELD_PEOPLE.isdisjoint(analysis.settling) and not _combined(analysis)
 
 
-def _length(one: Pair) -> int:
-    return one.source.count(" ") + 1
+def _length(example: Pair) -> int:
+    return example.source.count(" ") + 1
 
 
 def _take(
@@ -182,12 +183,12 @@ def _take(
         unpunctuated: Percentage of the pairs whose final punctuation mark is removed.
     """
     taken: list[Pair] = []
-    for one in _pairs(draw, wanted):
+    for candidate in _pairs(draw, wanted):
         if len(taken) == count:
             break
-        if one.source not in seen and _length(one) in lengths:
-            seen.add(one.source)
-            taken.append(_perhaps_unpunctuated(one, unpunctuated))
+        if candidate.source not in seen and _length(candidate) in lengths:
+            seen.add(candidate.source)
+            taken.append(_perhaps_unpunctuated(candidate, unpunctuated))
     return tuple(taken)
 
 
@@ -195,18 +196,18 @@ def _pairs(draw: Callable[[], Sentence], wanted: Callable[[Analysis], bool]) -> 
     """Yield endlessly the pairs that are wanted and have only one translation."""
     while True:
         sentence = draw()
-        found = analyse(sentence)
-        if wanted(found):
-            one = pair(sentence, found.phenomena())
-            if is_settled(found, one.source):
-                yield one
+        analysis = analyse(sentence)
+        if wanted(analysis):
+            candidate = pair(sentence, analysis.phenomena())
+            if is_settled(analysis, candidate.source):
+                yield candidate
 
 
-def _perhaps_unpunctuated(one: Pair, share: int) -> Pair:
+def _perhaps_unpunctuated(example: Pair, share: int) -> Pair:
     """Remove the full stop or question mark of `share` percent of pairs, chosen by a hash."""
-    if zlib.crc32(one.source.encode()) % 100 >= share:
-        return one
-    return Pair(one.source[:-1], one.target[:-1], (*one.tags, "unpunctuated"))
+    if zlib.crc32(example.source.encode()) % 100 >= share:
+        return example
+    return Pair(example.source[:-1], example.target[:-1], (*example.tags, "unpunctuated"))
 
 
 def splits(pairs: int, held_out: int, seed: int, longest: int = LONGEST) -> Splits:
@@ -232,7 +233,7 @@ def splits(pairs: int, held_out: int, seed: int, longest: int = LONGEST) -> Spli
     for name, count in (("pairs", pairs), ("held_out", held_out)):
         if count < 1:
             raise InputError(f"data.{name}", got=count, expected="1 or more")
-    seen = {one.source for one in DEMO}
+    seen = {example.source for example in DEMO}
 
     def frames(name: str) -> Frames:
         return Frames(f"{seed} {name}")
@@ -244,10 +245,10 @@ def splits(pairs: int, held_out: int, seed: int, longest: int = LONGEST) -> Spli
         )
 
     def draws(name: str) -> Callable[[], Sentence]:
-        own = frames(name)
+        drawer = frames(name)
         if longest == LONGEST:
-            return own.sentence
-        return lambda: own.chain(longest) if own.happens(0.5) else own.sentence()
+            return drawer.sentence
+        return lambda: drawer.chain(longest) if drawer.happens(0.5) else drawer.sentence()
 
     valid = as_training("valid", held_out)
     train = as_training("train", pairs)
@@ -272,7 +273,7 @@ def splits(pairs: int, held_out: int, seed: int, longest: int = LONGEST) -> Spli
 def sample(count: int, seed: int) -> tuple[Pair, ...]:
     """Draw pairs from the whole grammar, held-out ones included; a sentence may occur twice."""
     drawn = islice(_pairs(Frames(f"{seed} sample").sentence, lambda _: True), count)
-    return tuple(_perhaps_unpunctuated(one, UNPUNCTUATED) for one in drawn)
+    return tuple(_perhaps_unpunctuated(example, UNPUNCTUATED) for example in drawn)
 
 
 def pronoun_is_right(reference: Pair, hypothesis: str) -> bool:

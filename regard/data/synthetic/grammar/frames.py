@@ -67,7 +67,7 @@ def _called_it(verb: Verb) -> tuple[tuple[Noun, ...], tuple[Noun, ...]]:
     return subjects, objects
 
 
-MOODS = tuple(one for one in ADJECTIVES if one.decides and PEOPLE[0] in one.nouns)
+MOODS = tuple(word for word in ADJECTIVES if word.decides and PEOPLE[0] in word.nouns)
 CONTESTANTS = {verb: _called_it(verb) for verb in CONTESTED}
 
 
@@ -78,7 +78,7 @@ def _deciding() -> dict[tuple[Noun, Noun], tuple[Adjective, ...]]:
     """
     return {
         (noun, other): tuple(
-            one for one in PREDICATES[noun] if one.decides and other not in one.nouns
+            word for word in PREDICATES[noun] if word.decides and other not in word.nouns
         )
         for subjects, objects in CONTESTANTS.values()
         for subject in subjects
@@ -174,9 +174,9 @@ class Frames(People):
     def _contestant(self, noun: Noun, predicate: Adjective) -> Phrase:
         """Draw a simple phrase, without the adjective that is the predicate."""
         word = "the" if self.happens(0.9) else "this"
-        ones = ATTRIBUTES[noun]
-        one = self.choose(ones) if ones and self.happens(0.12) else None
-        return Phrase(noun, word, adjective=None if one is predicate else one)
+        adjectives = ATTRIBUTES[noun]
+        adjective = self.choose(adjectives) if adjectives and self.happens(0.12) else None
+        return Phrase(noun, word, adjective=None if adjective is predicate else adjective)
 
     def reason(self) -> Linked:
         """Draw a sentence as `contest`, in which he, she, it or they alone shows the referent."""
@@ -186,10 +186,11 @@ class Frames(People):
         meant, other = (subject, thing) if self.happens(0.5) else (thing, subject)
         pronoun = pronoun_for(meant)
         clear = pronoun.words != pronoun_for(other).words and meant.noun.kind != "young"
-        ones = [one for one in PREDICATES[meant.noun] if one.decides and one is not meant.adjective]
-        if not clear or not ones or meant.word == "a":
+        deciding = [word for word in PREDICATES[meant.noun] if word.decides]
+        adjectives = [word for word in deciding if word is not meant.adjective]
+        if not clear or not adjectives or meant.word == "a":
             return self.reason()
-        adjective = self.choose(ones)
+        adjective = self.choose(adjectives)
         word, negated = self._because(verb, adjective)
         against = word == "because" and not _urges(adjective, verb)
         degree = self.degree(adjective, against)
@@ -205,7 +206,7 @@ class Frames(People):
         if not takers or noun.kind in PERSON:
             return self.taking()
         second = self.choose(takers)
-        both = [one for one in first.subjects if one in second.subjects and one is not noun]
+        both = [who for who in first.subjects if who in second.subjects and who is not noun]
         if second is first or not both:
             return self.taking()
         subject, tense = self.phrase(self.choose(both), adjective=0.15), self.tense()
@@ -302,7 +303,7 @@ class Frames(People):
         if not word:
             return Question(replace(clause, tense="present", modal="can"))
         verb = clause.verb
-        if word == "where" and verb and "where" not in verb.places and verb.name not in INDOORS:
+        if word == "where" and verb and "where" not in verb.locations and verb.name not in INDOORS:
             return self.question()
         return Question(clause, word)
 
@@ -332,10 +333,10 @@ class Frames(People):
         then not used.
         """
         words = int(longest * self._random() ** 0.5)
-        found: Sentence = self._part()
-        while found.english().count(" ") + 1 < words - 3:  # a part has about six words
-            found = Joined(found, self.choose(("and", "but")), self._part())
-        return found
+        sentence: Sentence = self._part()
+        while sentence.english().count(" ") + 1 < words - 3:  # a part has about six words
+            sentence = Joined(sentence, self.choose(("and", "but")), self._part())
+        return sentence
 
     def _part(self) -> Sentence:
         """Draw a part of a chain."""

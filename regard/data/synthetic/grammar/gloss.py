@@ -53,7 +53,7 @@ def word_for_word() -> dict[str, str]:
         {adverb.english: adverb.german for adverb in lexicon.ADVERBS},
         {noun.english: noun.german for noun in lexicon.NOUNS},
         {noun.english_plural: noun.german_plural for noun in lexicon.NOUNS},
-        {one.english: one.german for one in lexicon.ADJECTIVES},
+        {word.english: word.german for word in lexicon.ADJECTIVES},
         *map(_verb_words, lexicon.VERBS.values()),
     )
     for table in tables:
@@ -63,7 +63,7 @@ def word_for_word() -> dict[str, str]:
     return words
 
 
-def gloss(source: str) -> str:
+def translate_words(source: str) -> str:
     """Translate word for word.
 
     Args:
@@ -73,7 +73,7 @@ def gloss(source: str) -> str:
         The German words in the English order, with the initial capital and the punctuation.
 
     Example:
-        >>> gloss("The animal crossed the street.")
+        >>> translate_words("The animal crossed the street.")
         'Die Tier überquerte die Straße.'
     """
     words = word_for_word()

@@ -72,7 +72,7 @@ TWO_GENDERS = tuple(noun for noun in NOUNS if _COUNTS[noun.english] > 1)
 
 def nouns_of(names: str) -> tuple[Noun, ...]:
     """Return the nouns that a table's cell lists, by kind, group or English word."""
-    wanted = {one for name in names.split() for one in GROUPS.get(name, (name,))}
+    wanted = {member for name in names.split() for member in GROUPS.get(name, (name,))}
     return tuple(noun for noun in NOUNS if noun.kind in wanted or noun.english in wanted)
 
 
@@ -93,7 +93,7 @@ def _adjective(row: str) -> Adjective:
 
 
 def _verb(row: str, case: str = "acc") -> Verb:
-    names, parts, subjects, *rest = (cell.strip() for cell in row.split(":"))
+    names, parts, subjects, *objects = (cell.strip() for cell in row.split(":"))
     names, _, past = names.partition("/")
     english, *particles = names.split()
     infinitive, *strong = parts.split()
@@ -111,14 +111,14 @@ def _verb(row: str, case: str = "acc") -> Verb:
         third=third,
         past=german_past,
         subjects=nouns_of(subjects),
-        objects=nouns_of(rest[0]) if rest else (),
+        objects=nouns_of(objects[0]) if objects else (),
         case=case,
     )
 
 
 def _intransitive(row: str) -> Verb:
-    words, _, places = row.rpartition(":")
-    return replace(_verb(words), places=tuple(places.split()))
+    words, _, locations = row.rpartition(":")
+    return replace(_verb(words), locations=tuple(locations.split()))
 
 
 def _adverb(row: str) -> Adverb:

@@ -16,7 +16,7 @@ from regard.data.synthetic.grammar.phrases import WE, I, Nominal, Phrase, Senten
 from regard.data.synthetic.grammar.sentences import Clause, Joined, Linked, Shared
 from regard.data.synthetic.grammar.words import Adjective, Verb
 
-MOODS = tuple(one for one in ADJECTIVES if one.decides and TWO_GENDERS[0] in one.nouns)
+MOODS = tuple(word for word in ADJECTIVES if word.decides and TWO_GENDERS[0] in word.nouns)
 """States of a person: tired, sick, brave."""
 ACTS = verbs_of("help, visit, call, wait for, look at, thank, follow, invite")
 """Actions of others towards the person: … and the children helped her."""
@@ -108,18 +108,19 @@ class People(Choices):
         phrase = self.phrase(self.choose(TWO_GENDERS), adjective=0.12, plural=0)
         if mood is None:
             return phrase
-        one = None if phrase.adjective is mood else phrase.adjective
-        return replace(phrase, word="the" if phrase.word == "a" else phrase.word, adjective=one)
+        word = "the" if phrase.word == "a" else phrase.word
+        adjective = None if phrase.adjective is mood else phrase.adjective
+        return replace(phrase, word=word, adjective=adjective)
 
     def _mood(self, person: Phrase, mood: Adjective, tense: str) -> Clause:
         return self.described(person, mood, tense, self.time(tense, 0.15, negated=False))
 
     def _event(self, person: Phrase, tense: str) -> Clause:
         verb, time = self.choose(EVENTS), self.time(tense, 0.15, negated=False)
-        place = (
-            self.place("where", person) if "where" in verb.places and self.happens(0.2) else None
-        )
-        return Clause(person, verb, tense=tense, place=place, time=time, fronted=time is not None)
+        somewhere = "where" in verb.locations and self.happens(0.2)
+        location = self.location("where", person) if somewhere else None
+        fronted = time is not None
+        return Clause(person, verb, tense=tense, location=location, time=time, fronted=fronted)
 
     def _care(
         self, verbs: tuple[Verb, ...], person: Phrase, tense: str, *, negated: bool = False

@@ -62,33 +62,33 @@ class Analysis:
 
 def analyse(sentence: Sentence) -> Analysis:
     """Collect the phenomena and combinations of a sentence."""
-    found = Analysis()
+    analysis = Analysis()
     if isinstance(sentence, Question):
-        found.tags.add("question")
+        analysis.tags.add("question")
         if sentence.word:
-            found.tags.add("verb_second")
+            analysis.tags.add("verb_second")
     for clause, order in _clauses(sentence):
-        _note_clause(found, clause, order)
-    return found
+        _note_clause(analysis, clause, order)
+    return analysis
 
 
-def is_settled(found: Analysis, english: str) -> bool:
+def is_settled(analysis: Analysis, english: str) -> bool:
     """Whether a later pronoun determines the gender of a sentence's noun of two genders.
 
     Each "he" and "she" must follow the noun and agree with it, and must not be able to stand for
     anybody else: all other people in the sentence are plural, or of the other gender.
 
     Args:
-        found: The analysis of the sentence.
+        analysis: The analysis of the sentence.
         english: The sentence.
 
     Returns:
         Whether this holds; True for a sentence without such a noun.
     """
-    if "natural_gender" not in found.tags:
+    if "natural_gender" not in analysis.tags:
         return True
-    noun, *more = (one for one in found.people if one in TWO_GENDERS)
-    others = {one.kind for one in found.people if one is not noun}
+    noun, *more = (person for person in analysis.people if person in TWO_GENDERS)
+    others = {person.kind for person in analysis.people if person is not noun}
     if more or not others <= {OTHER[noun.kind]}:
         return False
     before, *after = re.split(rf"\b{noun.english}\b", english.lower(), maxsplit=1)
@@ -116,7 +116,7 @@ def _clauses(sentence: Sentence, order: str = "main") -> Iterator[tuple[Clause, 
         yield from _clauses(sentence.clause, order)
 
 
-def _note_clause(found: Analysis, clause: Clause, order: str) -> None:
+def _note_clause(analysis: Analysis, clause: Clause, order: str) -> None:
     verb = clause.verb
     present = {
         "verb_second": order == "inverted" or (order == "main" and clause.fronted),
@@ -125,58 +125,58 @@ def _note_clause(found: Analysis, clause: Clause, order: str) -> None:
         "negation": clause.negated,
         "modal": bool(clause.modal),
         "separable": verb is not None and verb.prefix != "",
-        "preposition": clause.place is not None,
+        "preposition": clause.location is not None,
     }
-    found.tags.update(tag for tag, there in present.items() if there)
+    analysis.tags.update(tag for tag, there in present.items() if there)
     if not clause.elided:
-        _note_nominal(found, clause.subject, "nom")
+        _note_nominal(analysis, clause.subject, "nom")
     if clause.object and verb:
-        _note_nominal(found, clause.object, verb.case)
+        _note_nominal(analysis, clause.object, verb.case)
         noun = clause.about if isinstance(clause.object, Pronoun) else clause.object.noun
         if noun:
-            found.objects.append((verb.name, noun.english))
+            analysis.objects.append((verb.name, noun.english))
             if clause.object in (phrases.HE, phrases.SHE) and noun in TWO_GENDERS:
-                found.settling.append((verb.name, noun.english))
+                analysis.settling.append((verb.name, noun.english))
     if clause.indirect:
-        _note_nominal(found, clause.indirect, "dat")
-    if clause.place:
-        _note_nominal(found, clause.place.phrase, phrases.PREPOSITIONS[clause.place.preposition][1])
+        _note_nominal(analysis, clause.indirect, "dat")
+    if location := clause.location:
+        _note_nominal(analysis, location.phrase, phrases.PREPOSITIONS[location.preposition][1])
     if clause.predicate:
-        _note_predicate(found, clause)
+        _note_predicate(analysis, clause)
 
 
-def _note_predicate(found: Analysis, clause: Clause) -> None:
+def _note_predicate(analysis: Analysis, clause: Clause) -> None:
     assert clause.predicate is not None
     noun = clause.subject.noun
     if noun:
-        found.adjectives.append((clause.predicate.english, noun.english))
+        analysis.adjectives.append((clause.predicate.english, noun.english))
     elif clause.about:
         combination = clause.predicate.english, clause.about.english
-        found.adjectives.append(combination)
+        analysis.adjectives.append(combination)
         if clause.subject in phrases.IT.values():
-            found.pronouns.append(combination)
+            analysis.pronouns.append(combination)
 
 
-def _note_nominal(found: Analysis, nominal: Nominal, case: str) -> None:
+def _note_nominal(analysis: Analysis, nominal: Nominal, case: str) -> None:
     if isinstance(nominal, Pronoun):
         if nominal not in (phrases.I, phrases.WE, phrases.WHO):
-            found.tags.add("pronoun")
+            analysis.tags.add("pronoun")
         return
     if not isinstance(nominal, Phrase):
         return
     if nominal.plural:
-        found.tags.add("plural")
+        analysis.tags.add("plural")
     else:
-        found.genders.add(nominal.noun.gender)
+        analysis.genders.add(nominal.noun.gender)
     # In the plural the masculine is used for both genders: no English word implies Lehrerinnen.
     of_two = nominal.noun in TWO_GENDERS and not (nominal.plural and nominal.noun.gender == "m")
     if of_two:
-        found.tags.add("natural_gender")
+        analysis.tags.add("natural_gender")
     if of_two or (nominal.noun.kind in PERSON and not nominal.plural):
-        found.people.append(nominal.noun)
+        analysis.people.append(nominal.noun)
     # Only the masculine accusative differs from the nominative: den Hund, die Katze, das Pferd.
     if case == "dat" or (case == "acc" and nominal.noun.gender == "m" and not nominal.plural):
-        found.tags.add("case")
+        analysis.tags.add("case")
     if nominal.adjective:
-        found.tags.add("adjective")
-        found.adjectives.append((nominal.adjective.english, nominal.noun.english))
+        analysis.tags.add("adjective")
+        analysis.adjectives.append((nominal.adjective.english, nominal.noun.english))

@@ -205,6 +205,6 @@ class PrepositionalPhrase:
     def german(self) -> str:
         """Write, for example, "im Garten", "in der Küche", "in den Garten"."""
         preposition, case = PREPOSITIONS[self.preposition]
-        article, _, rest = self.phrase.german(case).partition(" ")
+        article, _, words = self.phrase.german(case).partition(" ")
         short = german.CONTRACTED.get((preposition, article))
-        return f"{short} {rest}" if short else f"{preposition} {article} {rest}".rstrip()
+        return f"{short} {words}" if short else f"{preposition} {article} {words}".rstrip()

@@ -44,7 +44,7 @@ class Clause:
         tense: "past" or "present".
         negated: Whether the clause is negated.
         modal: "can", "must", "want" or "".
-        place: A prepositional phrase.
+        location: A prepositional phrase.
         time: An adverbial of time.
         fronted: Whether the time begins the clause.
         elided: Whether the subject is left out, after "and".
@@ -60,7 +60,7 @@ class Clause:
     tense: str = "past"
     negated: bool = False
     modal: str = ""
-    place: PrepositionalPhrase | None = None
+    location: PrepositionalPhrase | None = None
     time: Adverb | None = None
     fronted: bool = False
     elided: bool = False
@@ -124,8 +124,8 @@ class Clause:
             words.append(particle)
         if self.predicate:
             words.append(f"{self.degree} {self.predicate.english}".lstrip())
-        if self.place:
-            words.append(self.place.english())
+        if self.location:
+            words.append(self.location.english())
         if self.time and not self.fronted:
             words.append(self.time.english)
         return " ".join(words)
@@ -176,8 +176,8 @@ class Clause:
         words.append("nicht" if negated else "")
         if self.verb and self.verb.preposition:  # for example: wartete heute nicht auf sie
             words = [*words[1:], f"{self.verb.preposition} {words[0]}"]
-        if self.place:
-            words.append(self.place.german())
+        if self.location:
+            words.append(self.location.german())
         if self.predicate:
             words += [DEGREES[self.degree], self.predicate.german]
         return words

@@ -56,7 +56,7 @@ class Verb:
     """The case of the object; a verb of giving has its direct object in the accusative."""
     preposition: str = ""
     """The preposition of the German object: "auf" in "auf sie warten"."""
-    places: tuple[str, ...] = ()
+    locations: tuple[str, ...] = ()
     """The kinds of prepositional phrases that go with it."""
 
     @property

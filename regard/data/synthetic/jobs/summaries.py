@@ -90,12 +90,12 @@ def _match(draw: Draw) -> Pair:
 
 
 def _journey(draw: Draw) -> Pair:
-    name, pronoun, own = draw.person()
+    name, pronoun, possessive = draw.person()
     start, goal = draw.two(CITIES)
     way, day, host = draw.one(WAYS), draw.one(DAYS), draw.one(FAMILY)
     facts = [
         f"{name} lives in {start}.",
-        f"{own.capitalize()} {host} lives in {goal} and had invited {name}.",
+        f"{possessive.capitalize()} {host} lives in {goal} and had invited {name}.",
         f"So on {day} {name} packed a bag and {way}.",
         f"In the evening {pronoun} was there, and they ate {draw.one(DISHES)}.",
     ]
@@ -107,12 +107,12 @@ def _journey(draw: Draw) -> Pair:
         f"{pronoun.capitalize()} was tired.",
     ]
     report = [facts[0], *draw.some(aside[1:2], 0), *facts[1:3], *draw.some(aside), facts[3]]
-    brief = f"On {day} {name} went to {goal} {WAYS[way]} to visit {own} {host}."
+    brief = f"On {day} {name} went to {goal} {WAYS[way]} to visit {possessive} {host}."
     return Pair(" ".join(report), brief)
 
 
 def _sale(draw: Draw) -> Pair:
-    seller, pronoun, own = draw.person()
+    seller, pronoun, possessive = draw.person()
     buyer = draw.one([n for n in [*PEOPLE["she"], *PEOPLE["he"]] if n != seller])
     thing, city, price = draw.one(THINGS), draw.one(CITIES), draw.one(NUMBERS)
     asked = draw.one([number for number in NUMBERS if number != price])
@@ -123,37 +123,38 @@ def _sale(draw: Draw) -> Pair:
         f"They talked for a long time, and in the end {buyer} paid {price} euros.",
     ]
     aside = [
-        f"It had belonged to {own} grandmother.",
+        f"It had belonged to {possessive} grandmother.",
         "Nobody had called for weeks.",
-        f"{own.capitalize()} neighbours had one like it.",
+        f"{possessive.capitalize()} neighbours had one like it.",
         "There was coffee and cake.",
         "One side of it was a little dirty.",
     ]
     report = [facts[0], *draw.some(aside[:2], 0), *facts[1:3], *draw.some(aside[2:], 0), facts[3]]
-    return Pair(" ".join(report), f"{seller} sold {own} old {thing} to {buyer} for {price} euros.")
+    brief = f"{seller} sold {possessive} old {thing} to {buyer} for {price} euros."
+    return Pair(" ".join(report), brief)
 
 
 def _search(draw: Draw) -> Pair:
-    owner, pronoun, own = draw.person()
+    owner, pronoun, possessive = draw.person()
     finder = draw.one([n for n in [*PEOPLE["she"], *PEOPLE["he"]] if n != owner])
     pet, lost, day = draw.one(PETS), draw.one(DAYS), draw.one(DAYS)
-    found, wrong = draw.sample(PLACES, 2)
+    right_place, wrong_place = draw.sample(PLACES, 2)
     facts = [
         f"{owner} has a {pet}.",
         f"On {lost} it ran away.",
-        f"{owner} looked for it in {wrong}, but it was not there.",
-        f"On {day} {finder} heard a noise in {found}, and there it was.",
+        f"{owner} looked for it in {wrong_place}, but it was not there.",
+        f"On {day} {finder} heard a noise in {right_place}, and there it was.",
     ]
     aside = [
         f"{pronoun.capitalize()} put up a sign at every corner.",
         "The whole street helped.",
-        f"{own.capitalize()} friends were sad, too.",
+        f"{possessive.capitalize()} friends were sad, too.",
         "It was cold at night.",
         f"It is {draw.one(NUMBERS)} years old.",
     ]
     report = [facts[0], *draw.some(aside[4:], 0), *facts[1:3], *draw.some(aside[:4], 0), facts[3]]
     report += draw.some([f"{owner} was very happy.", "It was hungry."], 0)
-    return Pair(" ".join(report), f"{finder} found {owner}'s {pet} in {found} on {day}.")
+    return Pair(" ".join(report), f"{finder} found {owner}'s {pet} in {right_place} on {day}.")
 
 
 def _meeting(draw: Draw) -> Pair:

@@ -73,7 +73,7 @@ def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabular
     clean = settings.get("clean_up_tokenization_spaces") is True
     sentences = settings.get(OWN) == {"sentences": True}
     start = config.get("decoder_start_token_id")
-    found = []
+    tokenizers = []
     for side in sides:
         with guarded(side.file):
             spec = _declared(side.spec, symbols)
@@ -85,7 +85,7 @@ def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabular
             role: roles[key][1] for role, key in ROLES.items() if key in roles
         }
         known = Roles(**by_role, start=start if type(start) is int else None)
-        found.append(
+        tokenizers.append(
             Tokenizer(
                 spec,
                 known,
@@ -95,12 +95,11 @@ def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabular
                 vocab=side.vocab,
             )
         )
-    if not found:
+    if not tokenizers:
         return None
-    kept = KEPT if len(found) > 1 else ()
-    return Vocabulary(
-        found[0], found[-1], {name: files.bytes(name) for name in kept if files.has(name)}
-    )
+    file_names = KEPT if len(tokenizers) > 1 else ()
+    kept_files = {name: files.bytes(name) for name in file_names if files.has(name)}
+    return Vocabulary(tokenizers[0], tokenizers[-1], kept_files)
 
 
 def read_file(file: Path) -> Vocabulary:
@@ -119,21 +118,21 @@ def read_file(file: Path) -> Vocabulary:
     with suppress(InputError):
         return Vocabulary.from_json(files.text(file.name))
     beside = file.name == "tokenizer.json" and any(map(files.has, BESIDE))
-    if beside and (found := read_folder(file.parent)) is not None:
-        return found
+    if beside and (vocabulary := read_folder(file.parent)) is not None:
+        return vocabulary
     with guarded(str(file)):
-        one = Tokenizer(spec, Roles(unknown=_unknown_id(spec)), file=str(file))
-    return Vocabulary(one, one)
+        tokenizer = Tokenizer(spec, Roles(unknown=_unknown_id(spec)), file=str(file))
+    return Vocabulary(tokenizer, tokenizer)
 
 
 def _unknown_id(spec: Spec) -> int | None:
     """Return the id of the unknown symbol, as stated in the model section."""
     model = spec["model"]
     if isinstance(model["vocab"], list):
-        found = model.get("unk_id")
+        unknown = model.get("unk_id")
     else:
-        found = model["vocab"].get(model.get("unk_token"))
-    return found if type(found) is int else None
+        unknown = model["vocab"].get(model.get("unk_token"))
+    return unknown if type(unknown) is int else None
 
 
 def _settings(folder: Folder) -> dict[str, Any]:
@@ -164,8 +163,8 @@ def _as_set(spec: Spec, settings: Settings) -> Spec:
     for part, (type_, names) in changes.items():
         section = spec.get(part)
         if isinstance(section, dict) and section.get("type") == type_:
-            stated = {own: settings.get(name) for own, name in names.items()}
-            chosen = {own: value for own, value in stated.items() if type(value) is bool}
+            stated = {key: settings.get(name) for key, name in names.items()}
+            chosen = {key: value for key, value in stated.items() if type(value) is bool}
             spec = {**spec, part: {**section, **chosen}}
     return spec
 
@@ -202,9 +201,9 @@ def _symbols(settings: Settings) -> Iterator[dict[str, Any]]:
 
 
 def _symbol(name: str, flags: Mapping[str, Any], *, special: bool) -> dict[str, Any]:
-    found = {flag: flags.get(flag) is True for flag in FLAGS}
+    stated = {flag: flags.get(flag) is True for flag in FLAGS}
     normalized = flags.get("normalized", not special) is True
-    return {"content": name, **found, "normalized": normalized, "special": special}
+    return {"content": name, **stated, "normalized": normalized, "special": special}
 
 
 def _content(stated: object) -> str:
@@ -241,9 +240,9 @@ def _around(kind: TokenizerKind | None, settings: Settings) -> tuple[str, str]:
         return kind.single, kind.pair
     begins = settings.get("add_bos_token", bool(kind and kind.begins)) is True
     ends = settings.get("add_eos_token") is True
-    one = ["bos_token"] * begins + ["$A"] + ["eos_token"] * ends
-    two = ["bos_token:1"] * begins + ["$B:1"] + ["eos_token:1"] * ends
-    return " ".join(one), " ".join(one + two)
+    first = ["bos_token"] * begins + ["$A"] + ["eos_token"] * ends
+    second = ["bos_token:1"] * begins + ["$B:1"] + ["eos_token:1"] * ends
+    return " ".join(first), " ".join(first + second)
 
 
 def _processor(single: str, pair: str, symbols: Mapping[str, tuple[str, int]]) -> Spec | None:

@@ -125,9 +125,9 @@ def t5(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:
     extra = settings.get("extra_ids", 100)
     if type(extra) is not int or not 0 <= extra <= 10_000:
         raise damaged(folder.name("tokenizer_config.json"), f"extra_ids {extra!r}")
-    own = {piece.text for piece in model.pieces}
+    own_pieces = {piece.text for piece in model.pieces}
     names = [f"<extra_id_{number}>" for number in range(extra - 1, -1, -1)]
-    sentinels = [Piece(name, 0.0, CONTROL) for name in names if name not in own]
+    sentinels = [Piece(name, 0.0, CONTROL) for name in names if name not in own_pieces]
     return [BuiltTokenizer(assembled(model, file, [*model.pieces, *sentinels]), file)]
 
 
@@ -163,13 +163,13 @@ def _marian_side(folder: Folder, name: str, vocabulary: str) -> BuiltTokenizer:
     into them. Pieces only in the SentencePiece model get ids beyond the vocabulary.
     """
     vocab, model, file = folder.ids(vocabulary), folder.pieces(name), folder.name(vocabulary)
-    found = {piece.text: piece for piece in model.pieces}
+    by_text = {piece.text: piece for piece in model.pieces}
     names = sorted(vocab, key=vocab.__getitem__)
     if [vocab[name] for name in names] != list(range(len(names))):
         raise damaged(file, "ids with gaps or repeats")
-    entries = [_numbered(name, found) for name in names]
+    entries = [_numbered(name, by_text) for name in names]
     entries += [
-        piece for text, piece in found.items() if text not in vocab and piece.kind == NORMAL
+        piece for text, piece in by_text.items() if text not in vocab and piece.kind == NORMAL
     ]
     spec = assembled(model, file, entries)
     spec["added_tokens"] += [
@@ -186,12 +186,12 @@ def _is_language(name: str) -> bool:
     return name.startswith(">>") and name.endswith("<<")
 
 
-def _numbered(name: str, found: Mapping[str, Piece]) -> Piece:
+def _numbered(name: str, by_text: Mapping[str, Piece]) -> Piece:
     if name in MARIAN_SYMBOLS:
         return Piece(name, 0.0, MARIAN_SYMBOLS[name])
     if _is_language(name):
         return Piece(name)
-    piece = found.get(name)
+    piece = by_text.get(name)
     return piece if piece and piece.kind == NORMAL else Piece(HIDDEN + name)
 
 
@@ -249,7 +249,7 @@ def _unigram(model: PieceModel, entries: Sequence[Piece]) -> models.Unigram:
             return piece.text, len(piece.text.encode()) * best - 0.1
         return (HIDDEN if piece.kind in hidden else "") + piece.text, piece.score
 
-    unknown = next(place for place, piece in enumerate(entries) if piece.kind == UNKNOWN)
+    unknown = next(i for i, piece in enumerate(entries) if piece.kind == UNKNOWN)
     return models.Unigram(
         [entry(piece) for piece in entries], unk_id=unknown, byte_fallback=model.byte_fallback
     )

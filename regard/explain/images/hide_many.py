@@ -74,8 +74,8 @@ class ImageMap:
         """The map in words."""
         if self.through:
             return "attention rollout"
-        said = "mean over heads" if self.head is None else f"head {self.head + 1}"
-        return in_words(self.layers[0], said)
+        heads = "mean over heads" if self.head is None else f"head {self.head + 1}"
+        return in_words(self.layers[0], heads)
 
 
 def hide_in_all(
@@ -101,15 +101,15 @@ def hide_in_all(
     for source in sources:
         layers = _layers(model, source, which, out)  # one array (images, tokens, tokens) per layer
         picture = picture_of(model, source, np.zeros((1, 1, 1), dtype=np.float32))
-        for some in _in_parts(len(source), (3 + hiding.draws) * model.config.tokens):
+        for indices in _in_parts(len(source), (3 + hiding.draws) * model.config.tokens):
             maps: list[Weights] = []
             images: list[Tensor] = []
-            for place in some:
-                rows = [layer[place] for layer in layers]
+            for index in indices:
+                rows = [layer[index] for layer in layers]
                 row = row_over_tokens(picture, rows, picture.class_row, through=which.through)
                 maps.append(over_patches(picture, row))
                 number = len(tests) + len(images)
-                images.append(hidden_images(source.values[place], maps[-1], hiding, number))
+                images.append(hidden_images(source.values[index], maps[-1], hiding, number))
             shares = classifier(model, source).shares(torch.cat(images))  # (images, classes)
             parts = shares.view(len(maps), -1, shares.shape[1])  # (images, choices, classes)
             for part, weights in zip(parts, maps, strict=True):
@@ -140,14 +140,14 @@ def _layers(
     with evaluating(model):
         model.hidden(source.to(model.device), tap)
     layout = model.embed.layout(source)
-    found = []
+    layers = []
     for site in which.layers:
         weights = tap.records[f"{site}.weights"]  # (images, heads, query, key)
         windows = model.encoder.windows(layout, int(site.split(".")[1]))
         array = (weights if windows is None else windows.spread(weights)).cpu().double().numpy()
         gone = [head for layer, head in out if layer == site]
         names = ("",) * array.shape[2]
-        found.append(
-            np.stack([AttentionMap(site, a, names, names).seen(which.head, gone) for a in array])
+        layers.append(
+            np.stack([AttentionMap(site, a, names, names).matrix(which.head, gone) for a in array])
         )
-    return found
+    return layers

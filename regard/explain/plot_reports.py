@@ -49,11 +49,11 @@ def draw_report(report: HidingReport) -> Figure:
     )
     axes.draw_frame(most_ticks=7)
     axes.axvline(0, color=INK, linewidth=1)
-    for place, (mean, colour) in enumerate(bars.values()):
+    for y, (mean, colour) in enumerate(bars.values()):
         hatch = "//" if colour == ORANGE else None
-        axes.barh(place, mean.mean, height=0.5, color=colour, hatch=hatch, edgecolor="white")
-        axes.plot([mean.low, mean.high], [place, place], color=INK, linewidth=2.5)
-        axes.text(max(mean.high, 0), place, f"  {mean.mean:.2f}".replace("-", "−"), va="center",
+        axes.barh(y, mean.mean, height=0.5, color=colour, hatch=hatch, edgecolor="white")
+        axes.plot([mean.low, mean.high], [y, y], color=INK, linewidth=2.5)
+        axes.text(max(mean.high, 0), y, f"  {mean.mean:.2f}".replace("-", "−"), va="center",
                   fontsize=points(TEXT), clip_on=False)  # fmt: skip
     axes.set_yticks(range(len(bars)), list(bars), fontsize=points(TEXT))
     axes.set_ylim(len(bars) - 0.5, -0.5)
@@ -76,9 +76,9 @@ def draw_heads(heads: Sequence[ImageHeadSummary], over: str) -> Figure:
         heads: The summaries of all heads.
         over: The data they were computed on, such as `100 images`.
     """
-    layers = np.array([int(each.head.split(".")[1]) + 1 for each in heads])
-    distance = np.array([each.distance for each in heads])
-    effect = np.array([each.effect for each in heads])
+    layers = np.array([int(head.head.split(".")[1]) + 1 for head in heads])
+    distance = np.array([head.distance for head in heads])
+    effect = np.array([head.effect for head in heads])
     worst = heads[int(effect.argmax())]
     near = float(np.corrcoef(distance, effect)[0, 1]) if len(set(distance)) > 1 else float("nan")
     tied = "" if np.isnan(near) else f"; correlation of distance and cost {near:+.2f}"
@@ -107,10 +107,10 @@ def draw_heads(heads: Sequence[ImageHeadSummary], over: str) -> Figure:
     return frame.sheet.figure
 
 
-def _panel(frame: Frame, place: int, heading: str, below: str) -> Chart:
+def _panel(frame: Frame, index: int, heading: str, below: str) -> Chart:
     """One of two charts side by side."""
     width = (WIDTH - 2 * EDGE - GAP) / 2
-    left = EDGE + place * (width + GAP)
+    left = EDGE + index * (width + GAP)
     frame.sheet.text((left, frame.top), heading, weight="bold")
     axes = frame.sheet.axes(left + 76, frame.top + HEAD, width - 86, frame.height - HEAD - 68)
     axes.draw_frame(most_ticks=7)

@@ -31,7 +31,7 @@ class Pixels(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
+class LabelledImages:
     """Images of equal size with their classes."""
 
     values: Any
@@ -51,8 +51,8 @@ class Pictures:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, rows: slice) -> Pictures:
-        return Pictures(
+    def __getitem__(self, rows: slice) -> LabelledImages:
+        return LabelledImages(
             self.values[rows],
             self.labels[rows],
             self.captions[rows],
@@ -60,16 +60,15 @@ class Pictures:
             self.digests[rows],
         )
 
-    def take(self, rows: Sequence[int]) -> Pictures:
+    def take(self, rows: Sequence[int]) -> LabelledImages:
         """Return some of the images, by their numbers."""
 
-        def some(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        def selected(values: tuple[Any, ...]) -> tuple[Any, ...]:
             return tuple(values[row] for row in rows) if values else ()
 
-        values = self.values.some(rows) if hasattr(self.values, "some") else self.values[list(rows)]
-        return Pictures(
-            values, some(self.labels), some(self.captions), some(self.scenes), some(self.digests)
-        )
+        values, labels = pixels_at(self.values, rows), selected(self.labels)
+        captions, scenes = selected(self.captions), selected(self.scenes)
+        return LabelledImages(values, labels, captions, scenes, selected(self.digests))
 
     def keys(self) -> Iterator[Keys]:
         """Yield the keys of the images, by which copies of them are found: (images, 1, 2)."""
@@ -84,18 +83,23 @@ class Pictures:
             yield from (pixel_digest(image) for image in pixels)
 
 
+def pixels_at(values: Any, rows: Sequence[int]) -> Any:
+    """Select images; those that are in files are not decoded yet."""
+    return values.subset(rows) if hasattr(values, "subset") else values[list(rows)]
+
+
 def pixel_digest(pixels: NDArray[np.uint8]) -> bytes:
     """SHA-256 of an image's pixels."""
     return hashlib.sha256(np.ascontiguousarray(pixels).data).digest()
 
 
 @dataclass(frozen=True, eq=False)
-class PictureSplits:
+class ImageSplits:
     """Training, validation and test images."""
 
-    train: Pictures
-    valid: Pictures
-    tests: dict[str, Pictures]
+    train: LabelledImages
+    valid: LabelledImages
+    tests: dict[str, LabelledImages]
     checksums: dict[str, str]
     """SHA-256 of the data, by the name of its file, folder or kind."""
 
@@ -108,16 +112,15 @@ def statistics(values: Pixels, most: int = 10_000) -> tuple[tuple[float, ...], t
         most: So many images are looked at, evenly spread.
     """
     count = values.shape[0]
-    places = np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+    rows = np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
     channels = values.shape[1]
-    total, squares, pixels = np.zeros(channels), np.zeros(channels), 0
-    for first in range(0, len(places), AT_ONCE):
-        some = values[places[first : first + AT_ONCE]].astype(np.float64) / 255
-        total += some.sum(axis=(0, 2, 3))
-        squares += (some**2).sum(axis=(0, 2, 3))
-        pixels += some[:, 0].size
-    mean = total / pixels
-    deviation = np.sqrt(np.maximum(squares / pixels - mean**2, 0))
-    rounded = (np.round(each, 4).tolist() for each in (mean, np.maximum(deviation, 0.01)))
-    means, deviations = map(tuple, rounded)
-    return means, deviations
+    total, squares, pixel_count = np.zeros(channels), np.zeros(channels), 0
+    for first in range(0, len(rows), AT_ONCE):
+        pixels = values[rows[first : first + AT_ONCE]].astype(np.float64) / 255
+        total += pixels.sum(axis=(0, 2, 3))
+        squares += (pixels**2).sum(axis=(0, 2, 3))
+        pixel_count += pixels[:, 0].size
+    mean = total / pixel_count
+    deviation = np.sqrt(np.maximum(squares / pixel_count - mean**2, 0))
+    means = tuple(np.round(mean, 4).tolist())
+    return means, tuple(np.round(np.maximum(deviation, 0.01), 4).tolist())
