@@ -27,11 +27,11 @@ def test_results_come_in_the_order_of_the_items(count):
 def test_items_are_taken_side_by_side_with_a_share_of_the_cores_each():
     meet = threading.Barrier(3, timeout=20)  # breaks unless all three wait at once
 
-    def one(_):
+    def work(_):
         meet.wait()
         return torch.get_num_threads()
 
-    assert parallel_map(one, [1, 2, 3]) == [1, 1, 1]
+    assert parallel_map(work, [1, 2, 3]) == [1, 1, 1]
 
 
 def test_the_mode_goes_along():

@@ -11,17 +11,17 @@ from regard.recipes import yaml as document
 from regard.recipes.yaml import one_line, read, shown, write
 
 
-def place(line):
+def location(line):
     return f"my.yaml:{line}"
 
 
 def value(text):
-    return read(f"key: {text}", place).values["key"]
+    return read(f"key: {text}", location).values["key"]
 
 
 def message(text):
     with pytest.raises(InputError) as caught:
-        read(text, place)
+        read(text, location)
     assert str(caught.value).count("\n") <= 1
     return str(caught.value)
 
@@ -67,7 +67,7 @@ def test_what_is_quoted_is_text(text):
 
 
 def test_every_key_has_its_line():
-    lines = read("a: 1\n\n# why\nb:\n  c: 2\n  d: {e: 3}\n", place).lines
+    lines = read("a: 1\n\n# why\nb:\n  c: 2\n  d: {e: 3}\n", location).lines
     assert lines == {("a",): 1, ("b",): 4, ("b", "c"): 5, ("b", "d"): 6, ("b", "d", "e"): 6}
 
 
@@ -120,11 +120,11 @@ def test_a_key_that_is_not_a_word_is_refused():
 
 
 def test_a_byte_order_mark_is_not_part_of_the_first_key():
-    assert read("\ufeffa: 1", place).values == {"a": 1}
+    assert read("\ufeffa: 1", location).values == {"a": 1}
 
 
 def test_a_text_without_content_is_none():
-    assert read("# nothing\n", place) == (None, {})
+    assert read("# nothing\n", location) == (None, {})
 
 
 SCALARS = (
@@ -140,7 +140,7 @@ VALUES = SCALARS | st.text() | WORDS
 @given(st.dictionaries(st.text(max_size=5), VALUES | st.tuples(VALUES, VALUES), max_size=4))
 @example({"next line": "a\x85b", "separator": "\u2028", "return": "a\r\nb", "tab": "\t"})
 def test_what_is_written_is_read_back_unchanged(values):
-    back = read(write(values), place).values
+    back = read(write(values), location).values
     assert back == values
     assert [type(item) for item in back.values()] == [type(item) for item in values.values()]
 

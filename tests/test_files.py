@@ -42,15 +42,15 @@ def test_nothing_but_regular_files_is_opened(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/zero")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))
-        for place, kind in [
+        for path, kind in [
             (tmp_path / "pipe", "a named pipe"),
             (tmp_path / "link", "a device"),
             (tmp_path / "socket", "a socket"),
             (tmp_path, "a folder"),
         ]:
-            for take in (open_regular, lambda one: read_regular(one, most=10)):
+            for take in (open_regular, lambda p: read_regular(p, most=10)):
                 with pytest.raises(InputError, match=f"got {kind}, expected a regular file"):
-                    take(place)
+                    take(path)
     with pytest.raises(FileNotFoundError):
         read_regular(tmp_path / "nowhere", most=10)
 

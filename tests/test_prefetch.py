@@ -14,27 +14,27 @@ from regard.runtime.prefetch import prefetch
 
 
 def threads():
-    return [each for each in threading.enumerate() if each.name == "ahead"]
+    return [thread for thread in threading.enumerate() if thread.name == "ahead"]
 
 
 def test_items_come_in_order_and_no_more_than_asked_are_computed_ahead():
-    made = []
+    computed = []
 
     def items():
         for number in count():
-            made.append(number)
+            computed.append(number)
             yield number
 
-    found = prefetch(items(), ahead=2)
-    assert not made  # it begins when the first is taken
-    assert list(islice(found, 3)) == [0, 1, 2]
+    fetched = prefetch(items(), ahead=2)
+    assert not computed  # it begins when the first is taken
+    assert list(islice(fetched, 3)) == [0, 1, 2]
     until = time.monotonic() + 5
-    while len(made) < 6 and time.monotonic() < until:
+    while len(computed) < 6 and time.monotonic() < until:
         time.sleep(0.01)
     time.sleep(0.05)
-    assert len(made) <= 6  # three taken, two in the queue, one in the hand
+    assert len(computed) <= 6  # three taken, two in the queue, one in the hand
     assert len(threads()) == 1
-    found.close()
+    fetched.close()
     assert not threads()
 
 
@@ -45,18 +45,18 @@ def test_an_end_and_an_error_come_where_they_belong():
         yield 1
         raise ValueError("the second")
 
-    found = prefetch(items())
-    assert next(found) == 1
+    fetched = prefetch(items())
+    assert next(fetched) == 1
     with pytest.raises(ValueError, match="the second"):
-        next(found)
+        next(fetched)
     assert not threads()
 
 
 def test_a_thread_ends_when_nobody_takes_its_items_and_torch_keeps_its_threads():
     before = torch.get_num_threads()
-    found = prefetch(count())
-    assert next(found) == 0
+    fetched = prefetch(count())
+    assert next(fetched) == 0
     assert torch.get_num_threads() == before
-    del found
+    del fetched
     gc.collect()
     assert not threads()

@@ -24,8 +24,8 @@ def shown(capsys):
 
 
 def seconds(left):
-    minutes, rest = left.split(":")[-2:]
-    return 60 * int(minutes) + int(rest)
+    minutes, left_over = left.split(":")[-2:]
+    return 60 * int(minutes) + int(left_over)
 
 
 def test_a_slow_first_step_does_not_count(capsys, clock):
@@ -35,11 +35,11 @@ def test_a_slow_first_step_does_not_count(capsys, clock):
         for step in range(2, 1000):
             clock[0] += 0.1
             bar.update_to(step)
-    found = shown(capsys)
-    unknown = [left for left in found if left == "-:--"]
-    assert found[: len(unknown)] == unknown
+    lines = shown(capsys)
+    unknown = [left for left in lines if left == "-:--"]
+    assert lines[: len(unknown)] == unknown
     assert 25 <= len(unknown) <= 35  # three seconds of steps
-    for step, left in enumerate(found[len(unknown) :], start=1 + len(unknown)):
+    for step, left in enumerate(lines[len(unknown) :], start=1 + len(unknown)):
         assert seconds(left) == pytest.approx(0.1 * (1000 - step), abs=1)
 
 

@@ -82,10 +82,10 @@ def test_fewer_threads_are_for_the_block_alone(monkeypatch):
 
 
 def test_what_the_machine_computes_is_read_with_our_own_share_in_it():
-    before, own = seconds_computed(), time.process_time()
+    before, ours = seconds_computed(), time.process_time()
     if before is None:
         pytest.skip("this system does not tell what its processors do")
-    while time.process_time() - own < 0.3:
+    while time.process_time() - ours < 0.3:
         sum(range(1000))
     assert seconds_computed() - before >= 0.2
 

@@ -18,14 +18,14 @@ from tests.digits import drawings
 def model():
     models = {}
 
-    def one(name):
+    def load_once(name):
         if name not in shipped():
             pytest.skip(f"{name} is not on the shelf")
         if name not in models:
             models[name] = load(name)
         return models[name]
 
-    return one
+    return load_once
 
 
 @pytest.mark.parametrize("end", [".", ""])

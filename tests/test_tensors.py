@@ -18,7 +18,7 @@ from regard.runtime.tensors import FLOAT_TYPES, KINDS, TensorFile
 SHAPES = [(), (0, 3), (2, 3), (5,)]
 
 
-def held(data: bytes) -> TensorFile:
+def opened(data: bytes) -> TensorFile:
     return TensorFile(io.BytesIO(data), len(data))
 
 
@@ -39,14 +39,16 @@ def test_what_the_library_writes_is_read_as_the_library_reads_it(kind, monkeypat
     tensors = {str(shape): torch.ones(shape).to(kind) for shape in SHAPES}
     tensors["many"] = numbers.abs().to(kind)
     data = safetensors.torch.save(tensors, {"said": "größer"})
-    file = held(data)
+    file = opened(data)
     assert file.metadata == {"said": "größer"}
     assert file.numbers == sum(tensor.numel() for tensor in tensors.values())
-    found, theirs = file.read(), safetensors.torch.load(data)
-    assert found.keys() == theirs.keys()
+    tensors_read, theirs = file.read(), safetensors.torch.load(data)
+    assert tensors_read.keys() == theirs.keys()
     for name, tensor in theirs.items():
-        assert (found[name].dtype, found[name].shape) == (kind, tensor.shape)
-        ours, expected = (one.flatten().view(torch.uint8) for one in (found[name], tensor))
+        assert (tensors_read[name].dtype, tensors_read[name].shape) == (kind, tensor.shape)
+        ours, expected = (
+            values.flatten().view(torch.uint8) for values in (tensors_read[name], tensor)
+        )
         assert torch.equal(ours, expected)
 
 
@@ -54,19 +56,19 @@ def test_what_the_library_writes_is_read_as_the_library_reads_it(kind, monkeypat
 def test_numbers_are_widened_while_they_are_read(kind, monkeypatch):
     monkeypatch.setattr(module, "PIECE", 64)
     tensors = {"a": torch.randn(70, 3).to(kind), "b": torch.randn(2).to(kind)}
-    found = held(safetensors.torch.save(tensors)).read(wide=FLOAT_TYPES)
+    widened = opened(safetensors.torch.save(tensors)).read(wide=FLOAT_TYPES)
     for name, tensor in tensors.items():
-        assert found[name].dtype == torch.float32
-        assert torch.equal(found[name], tensor.float())
+        assert widened[name].dtype == torch.float32
+        assert torch.equal(widened[name], tensor.float())
 
 
 def test_only_what_is_asked_for_is_widened_and_each_has_memory_of_its_own():
     tensors = {"h": torch.ones(3).half(), "b": torch.ones(3).bfloat16(), "i": torch.arange(3)}
-    found = held(safetensors.torch.save(tensors)).read(wide={torch.float16})
-    assert [found[name].dtype for name in "hbi"] == [torch.float32, torch.bfloat16, torch.int64]
-    large = held(safetensors.torch.save({"a": torch.ones(2**16), "b": torch.ones(9)})).read()
-    assert all(one.untyped_storage().nbytes() == one.nbytes for one in large.values())
-    assert all(one.data_ptr() % 64 == 0 for one in large.values())
+    widened = opened(safetensors.torch.save(tensors)).read(wide={torch.float16})
+    assert [widened[name].dtype for name in "hbi"] == [torch.float32, torch.bfloat16, torch.int64]
+    large = opened(safetensors.torch.save({"a": torch.ones(2**16), "b": torch.ones(9)})).read()
+    assert all(tensor.untyped_storage().nbytes() == tensor.nbytes for tensor in large.values())
+    assert all(tensor.data_ptr() % 64 == 0 for tensor in large.values())
     large["a"][3] = 7  # and it can be written to
 
 
@@ -104,13 +106,13 @@ def test_only_what_is_asked_for_is_widened_and_each_has_memory_of_its_own():
 )
 def test_a_header_that_does_not_fit_the_file_is_refused(data, said):
     with pytest.raises(ValueError, match=said):
-        held(data)
+        opened(data)
 
 
 def test_sizes_that_no_tensor_has_are_refused_in_no_memory():
     data = written({"a": entry(shape=[2**62, 2**62, 0], offsets=(0, 0))})
     with pytest.raises(ValueError, match="a tensor of"):
-        held(data).read()
+        opened(data).read()
 
 
 def test_a_file_that_ends_while_it_is_read_is_refused():
@@ -127,7 +129,7 @@ def test_any_changed_header_gives_tensors_or_a_value_error(chance: random.Random
     for _ in range(chance.randint(1, 3)):
         data[chance.randrange(length)] = chance.randrange(256)
     try:
-        found = held(bytes(data)).read(wide=FLOAT_TYPES)
+        tensors_read = opened(bytes(data)).read(wide=FLOAT_TYPES)
     except ValueError:
         return
-    assert sum(tensor.numel() for tensor in found.values()) <= len(data)
+    assert sum(tensor.numel() for tensor in tensors_read.values()) <= len(data)

@@ -94,10 +94,10 @@ def test_what_is_saved_is_what_is_read(tmp_path):
         checkpoint.read(folder),
         Snapshot(**{**vars(snapshot_of(1000)), "training": {}, "training_tensors": {}}),
     )
-    path, found, messages = checkpoint.latest(tmp_path)
+    path, snapshot, messages = checkpoint.latest(tmp_path)
     assert (path, messages) == (folder, [])
-    assert_same(found, snapshot_of(1000))
-    assert list(found.weights) == sorted(found.weights)
+    assert_same(snapshot, snapshot_of(1000))
+    assert list(snapshot.weights) == sorted(snapshot.weights)
 
 
 def test_the_manifest_can_be_checked_with_other_tools(tmp_path):
@@ -110,11 +110,11 @@ def test_the_manifest_can_be_checked_with_other_tools(tmp_path):
 
 
 def test_a_record_of_the_training_data_is_a_file_like_the_others(tmp_path, monkeypatch):
-    made = replace(snapshot_of(7), seen=b'{"seen": 1}\nbits')
-    folder = checkpoint.save(tmp_path, made, keep=1, best=None)
+    snapshot = replace(snapshot_of(7), seen=b'{"seen": 1}\nbits')
+    folder = checkpoint.save(tmp_path, snapshot, keep=1, best=None)
     assert sorted(file.name for file in folder.iterdir()) == sorted([*FILES, "seen.bin"])
     for training in (False, True):
-        assert checkpoint.read(folder, training=training).seen == made.seen
+        assert checkpoint.read(folder, training=training).seen == snapshot.seen
     checkpoint.verify(folder)
     flip(folder / "seen.bin", -1)
     for look in (checkpoint.verify, checkpoint.read):
@@ -146,16 +146,16 @@ def test_equal_content_gives_equal_bytes(tmp_path):
 def test_every_kind_of_tensor_comes_back(tmp_path, dtype, shape):
     tensor = (torch.randn(shape) * 3).to(dtype)
     plain = snapshot_of(1)
-    made = Snapshot(**{**vars(plain), "weights": {"one": tensor, "two": tensor.clone()}})
-    checkpoint.write_folder(tmp_path / "x", made)
-    assert_same(checkpoint.read(tmp_path / "x", training=True), made)
+    snapshot = Snapshot(**{**vars(plain), "weights": {"one": tensor, "two": tensor.clone()}})
+    checkpoint.write_folder(tmp_path / "x", snapshot)
+    assert_same(checkpoint.read(tmp_path / "x", training=True), snapshot)
 
 
 def test_tied_weights_are_stored_once_and_come_back_as_one_tensor(tmp_path):
     model = nn.Sequential(nn.Embedding(1000, 8), nn.Linear(8, 1000, bias=False))
     model[1].weight = model[0].weight
-    made = Snapshot(**{**vars(snapshot_of(1)), "weights": model.state_dict()})
-    checkpoint.write_folder(tmp_path / "x", made)
+    snapshot = Snapshot(**{**vars(snapshot_of(1)), "weights": model.state_dict()})
+    checkpoint.write_folder(tmp_path / "x", snapshot)
     assert (tmp_path / "x" / "model.safetensors").stat().st_size < 1.1 * 1000 * 8 * 4
     weights = checkpoint.read(tmp_path / "x").weights
     assert weights["0.weight"] is weights["1.weight"]
@@ -173,16 +173,16 @@ def test_overlapping_and_transposed_tensors_keep_their_values(tmp_path):
         "slice": whole[2:7],
         "spread": whole[:1].expand(5),
     }
-    made = Snapshot(**{**vars(snapshot_of(1)), "weights": weights})
-    checkpoint.write_folder(tmp_path / "x", made)
-    assert_same(checkpoint.read(tmp_path / "x", training=True), made)
+    snapshot = Snapshot(**{**vars(snapshot_of(1)), "weights": weights})
+    checkpoint.write_folder(tmp_path / "x", snapshot)
+    assert_same(checkpoint.read(tmp_path / "x", training=True), snapshot)
 
 
 def test_a_model_without_training_state_can_be_used_but_not_resumed(tmp_path):
-    made = snapshot_of(3, training=False)
-    checkpoint.write_folder(tmp_path / "x", made)
+    snapshot = snapshot_of(3, training=False)
+    checkpoint.write_folder(tmp_path / "x", snapshot)
     assert not (tmp_path / "x" / "training.json").exists()
-    assert_same(checkpoint.read(tmp_path / "x"), made)
+    assert_same(checkpoint.read(tmp_path / "x"), snapshot)
     with pytest.raises(InputError, match="no training state"):
         checkpoint.read(tmp_path / "x", training=True)
 
@@ -193,8 +193,8 @@ def test_any_flipped_bit_is_found(tmp_path, file):
     size = (folder / file).stat().st_size
     chance = random.Random(file)
     # The manifest guards the others and nothing guards it, so there every byte is tried.
-    some = [0, 1, 8, size - 1, *(chance.randrange(size) for _ in range(40))]
-    for offset in range(size) if file == "manifest.json" else some:
+    offsets = [0, 1, 8, size - 1, *(chance.randrange(size) for _ in range(40))]
+    for offset in range(size) if file == "manifest.json" else offsets:
         flip(folder / file, offset, bit := chance.randrange(8))
         with pytest.raises(Damaged) as caught:
             # what resuming needs is read only for that
@@ -235,8 +235,8 @@ def test_foreign_files_in_the_folder_are_never_read(tmp_path):
 
 
 def test_another_format_is_refused_by_number(tmp_path):
-    made = Snapshot(**{**vars(snapshot_of(1)), "config": {"regard": 2}})
-    checkpoint.write_folder(tmp_path / "x", made)
+    snapshot = Snapshot(**{**vars(snapshot_of(1)), "config": {"regard": 2}})
+    checkpoint.write_folder(tmp_path / "x", snapshot)
     with pytest.raises(InputError, match="got 2, expected 1"):
         checkpoint.read(tmp_path / "x")
 
@@ -309,9 +309,9 @@ def test_a_later_checkpoint_does_not_push_out_the_new_one(tmp_path):
     flip(tmp_path / "checkpoints" / "00000020" / "recipe.yaml", 3)
     checkpoint.save(tmp_path, snapshot_of(15), keep=1, best=None)
     assert names(tmp_path) == ["00000015", "00000020"]
-    folder, found, _ = checkpoint.latest(tmp_path)
+    folder, snapshot, _ = checkpoint.latest(tmp_path)
     assert folder.name == "00000015"
-    assert_same(found, snapshot_of(15))
+    assert_same(snapshot, snapshot_of(15))
 
 
 def test_a_sound_checkpoint_of_the_same_step_is_left_alone_and_a_damaged_one_replaced(tmp_path):
@@ -331,9 +331,9 @@ def test_latest_passes_over_damaged_checkpoints_and_says_so(tmp_path):
         checkpoint.save(tmp_path, snapshot_of(step), keep=3, best=None)
     flip(tmp_path / "checkpoints" / "00002000" / "model.safetensors", -1)
     (tmp_path / "checkpoints" / "00003000" / "training.json").unlink()
-    folder, found, messages = checkpoint.latest(tmp_path)
+    folder, snapshot, messages = checkpoint.latest(tmp_path)
     assert folder.name == "00001000"
-    assert_same(found, snapshot_of(1000))
+    assert_same(snapshot, snapshot_of(1000))
     assert messages == [
         "checkpoint 00003000 is damaged (training.json: missing); using 00001000",
         "checkpoint 00002000 is damaged (model.safetensors: checksum differs); using 00001000",
@@ -366,12 +366,12 @@ def test_find_takes_a_run_or_a_checkpoint(tmp_path, caplog):
     ]
 
 
-def make(place: Path, files: dict[str, str]) -> Path:
-    place.mkdir()
+def make(folder: Path, files: dict[str, str]) -> Path:
+    folder.mkdir()
     for name, text in files.items():
-        (place / name).parent.mkdir(exist_ok=True, parents=True)
-        (place / name).write_text(text)
-    return place
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text(text)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -476,7 +476,7 @@ def test_a_folder_that_goes_while_it_is_asked_about_is_no_file(tmp_path, monkeyp
 
 
 def test_many_at_once_never_hold_a_run_together(tmp_path):
-    run, holding, most, held = tmp_path / "deep" / "run", [], [], []
+    run, holding, most, holders = tmp_path / "deep" / "run", [], [], []
 
     def start(number):
         for _ in range(30):
@@ -487,7 +487,7 @@ def test_many_at_once_never_hold_a_run_together(tmp_path):
                     time.sleep(0.0002)
                     assert (run / "metrics.jsonl").read_text() == str(number)
                     most.append(len(holding))
-                    held.append(number)
+                    holders.append(number)
                     holding.remove(number)
                     if number % 2:
                         lock.remove()
@@ -496,7 +496,7 @@ def test_many_at_once_never_hold_a_run_together(tmp_path):
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(start, range(8)))
-    assert len(held) > 8
+    assert len(holders) > 8
     assert set(most) == {1}
 
 
@@ -845,9 +845,9 @@ def test_what_a_checkpoint_says_of_the_best_is_checked(tmp_path):
         {"step": -5, "loss": 0.1}, {"step": 5, "loss": "0.1"}, {"step": 5, "loss": None},
         {"step": 5, "loss": 0.1, "more": 1}, {"step": 5.0, "loss": 0.1}, {"step": True, "loss": 1},
     ]  # fmt: skip
-    places = [{"best": value} for value in wrong] + [{}, None, 1, [], "best"]
-    for place in places:
-        forge(folder, "training.json", json.dumps({"place": place}).encode())
+    states = [{"best": value} for value in wrong] + [{}, None, 1, [], "best"]
+    for state in states:
+        forge(folder, "training.json", json.dumps({"place": state}).encode())
         with pytest.raises(InputError, match=r"training\.json.*best"):
             checkpoint.find(tmp_path)
 

@@ -112,20 +112,21 @@ def test_a_stored_model_translates_looks_and_goes_out_as_the_whole_one(
 
 
 def test_matrices_in_8_bits_run_in_8_bits_too(folders, pipeline):
-    found = load(folders["int8"], precision="int8").translate(SENTENCES)
-    assert found == pipeline.translate(SENTENCES)
+    translated = load(folders["int8"], precision="int8").translate(SENTENCES)
+    assert translated == pipeline.translate(SENTENCES)
 
 
 @pytest.mark.parametrize("store", ["fp16", "int8"])
 def test_training_begins_from_a_stored_model_and_commands_take_it(regard, folders, store, tmp_path):
-    place = str(folders[store])
-    begun = begin(recipes.load("tiny/translate", [f"start.folder={place}"]), None)
-    assert torch.equal(begun.weights[MATRIX], load(place).model.state_dict()[MATRIX])
-    for command in (["plan", place, "--flops", "1e9"], ["ls", place], ["tokens", place, "The dog."],
-                    ["heads", place, "--pairs", "2", "--data", "few.tsv"]):  # fmt: skip
+    folder = str(folders[store])
+    begun = begin(recipes.load("tiny/translate", [f"start.folder={folder}"]), None)
+    assert torch.equal(begun.weights[MATRIX], load(folder).model.state_dict()[MATRIX])
+    heads = ["heads", folder, "--pairs", "2", "--data", "few.tsv"]
+    plan = ["plan", folder, "--flops", "1e9"]
+    for command in (plan, ["ls", folder], ["tokens", folder, "The dog."], heads):
         (tmp_path / "few.tsv").write_text("The dog sleeps.\tDer Hund schläft.\n" * 3)
         assert regard(*command).code == 0
-    assert regard("export", place, "--store", "fp32", "-o", "whole").code == 0
+    assert regard("export", folder, "--store", "fp32", "-o", "whole").code == 0
     assert load(tmp_path / "whole").translate(SENTENCES[1]) == grammar.DEMO[1].target
 
 

@@ -19,8 +19,8 @@ SOURCE, TARGET = (4, 2, 6, 1), (5, 3, 1, 6)
 SIZES = {"dim": 16, "heads": 4, "hidden": 24, "dropout": 0.1, "max_length": 32}
 TRANSFORMER = {
     **{
-        f"{positions}-{place}": {"positions": positions, "norm_place": place}
-        for positions, place in itertools.product(
+        f"{positions}-{norm_place}": {"positions": positions, "norm_place": norm_place}
+        for positions, norm_place in itertools.product(
             ("sinusoidal", "learned", "rotary", "buckets", "none"), ("pre", "post")
         )
     },
@@ -164,18 +164,18 @@ def test_a_target_token_does_not_see_the_future(model, pair):
     """The batch stands there once for each of its tokens, with that one changed."""
     source, target = pair
     before = model(*pair)
-    places = [(row, place) for row, length in enumerate(TARGET) for place in range(length)]
-    changed = target.split() * len(places)
-    for number, (row, place) in enumerate(places):
+    cells = [(row, position) for row, length in enumerate(TARGET) for position in range(length)]
+    changed = target.split() * len(cells)
+    for number, (row, position) in enumerate(cells):
         ids = [*changed[number * len(TARGET) + row]]
-        ids[place] = (ids[place] + 1) % VOCAB
+        ids[position] = (ids[position] + 1) % VOCAB
         changed[number * len(TARGET) + row] = ids
-    afters = model(Ragged.of(source.split() * len(places)), Ragged.of(changed))
-    for (row, place), after in zip(places, afters.split(sum(TARGET)), strict=True):
-        token = sum(TARGET[:row]) + place
+    afters = model(Ragged.of(source.split() * len(cells)), Ragged.of(changed))
+    for (row, position), after in zip(cells, afters.split(sum(TARGET)), strict=True):
+        token = sum(TARGET[:row]) + position
         close(after[:token], before[:token])
-        rest = sum(TARGET[: row + 1])
-        close(after[rest:], before[rest:])
+        end = sum(TARGET[: row + 1])
+        close(after[end:], before[end:])
         assert not torch.allclose(after[token], before[token], atol=1e-4)
 
 
@@ -219,13 +219,13 @@ def test_rows_that_move_and_sentences_that_leave_keep_their_past(model, ragged):
         read = Ragged.of([source.split()[number[row // beams]] for row in range(len(past))])
         whole = model(read, Ragged.of(past)).view(len(past), -1, VOCAB)
         close(logits, whole[:, -1])
-        stay = [place for place, sentence in enumerate(number) if sentence != leaving]
+        stay = [i for i, sentence in enumerate(number) if sentence != leaving]
         order = [
-            place * beams + parent
-            for place in stay
+            i * beams + parent
+            for i in stay
             for parent in torch.randint(beams, (beams,), generator=generator).tolist()
         ]
-        number = [number[place] for place in stay]
+        number = [number[i] for i in stay]
         past = [past[row] for row in order]
         state.reorder(torch.tensor(order))
 

@@ -65,14 +65,14 @@ def model(request):
     family, name = request.param
     sizes = CONVOLUTIONAL.get(family, SIZES)
     config = FAMILIES[family].config.model_validate(sizes | VARIANTS[family][name])
-    found = build(config).eval()
+    built = build(config).eval()
     with torch.no_grad():
-        for parameter in found.parameters():
+        for parameter in built.parameters():
             parameter.add_((0.2 if family == "vit" else 0.05) * torch.randn_like(parameter))
-        for name, statistic in found.named_buffers():
+        for name, statistic in built.named_buffers():
             if "running" in name:
                 statistic.add_(0.2 * torch.rand_like(statistic))
-    return found
+    return built
 
 
 @pytest.fixture
@@ -94,12 +94,12 @@ def close(actual, expected, atol=1e-5):
 def test_a_batch_is_its_images_one_by_one(model, images):
     together, hidden = model(images), model.hidden(images)
     assert together.shape == (5, len(CLASSES))
-    places = tokens_of(model.config)
-    assert hidden.shape == (5 * places, model.config.dim)
-    for place in range(5):
-        one = images.take([place])
-        close(model(one)[0], together[place])
-        close(model.hidden(one), hidden.split(places)[place])
+    tokens = tokens_of(model.config)
+    assert hidden.shape == (5 * tokens, model.config.dim)
+    for i in range(5):
+        single = images.take([i])
+        close(model(single)[0], together[i])
+        close(model.hidden(single), hidden.split(tokens)[i])
 
 
 @torch.no_grad()
@@ -152,8 +152,8 @@ def test_images_of_other_sizes_have_their_own_positions(model):
     height, width = config.image[0] + 2 * by, config.image[1] + by
     images = Dense(torch.randn(3, config.channels, height, width))
     together = model(images)
-    for place in range(3):
-        close(model(images.take([place]))[0], together[place])
+    for i in range(3):
+        close(model(images.take([i]))[0], together[i])
     values = images.values.clone()
     values[1, :, -1, -1] += 2
     after = model(Dense(values))
@@ -235,8 +235,8 @@ def test_a_twin_in_8_bits_is_near_and_does_not_mix_the_images_of_a_batch(model, 
     twin = quantise(model)
     exact, together = model(images), twin(images)
     assert (together - exact).norm() < 0.2 * exact.norm()
-    for place in range(5):
-        close(twin(images.take([place]))[0], together[place], atol=0.05 * exact.std().item())
+    for i in range(5):
+        close(twin(images.take([i]))[0], together[i], atol=0.05 * exact.std().item())
 
 
 def test_parameters_have_the_names_that_checkpoints_hold():

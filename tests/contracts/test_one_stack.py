@@ -27,8 +27,8 @@ LLAMA = {"positions": "rotary", "norm": "rms", "activation": "gated_silu", "bias
          "tied": False, "kv_heads": 2, "norm_epsilon": 1e-5}  # fmt: skip
 GPT = {
     **{
-        f"{positions}-{place}": {"positions": positions, "norm_place": place}
-        for positions, place in itertools.product(
+        f"{positions}-{norm_place}": {"positions": positions, "norm_place": norm_place}
+        for positions, norm_place in itertools.product(
             ("sinusoidal", "sinusoidal_halves", "learned", "rotary", "buckets", "none"),
             ("pre", "post"),
         )
@@ -46,8 +46,8 @@ GPT = {
 HEADS = {"next_sentence": True, "classes": ("a", "b", "c"), "tags": ("x", "y"), "spans": True}
 BERT = {
     **{
-        f"{place}-{types}-types": {"norm_place": place, "token_types": types, **HEADS}
-        for place, types in itertools.product(("post", "pre"), (0, 2))
+        f"{norm_place}-{types}-types": {"norm_place": norm_place, "token_types": types, **HEADS}
+        for norm_place, types in itertools.product(("post", "pre"), (0, 2))
     },
     "no_pooler": {"pooler": "none", **HEADS},
     "relu_pooler": {"pooler": "relu", "token_types": 0, **HEADS},
@@ -131,24 +131,24 @@ def rows(ragged):
 
 def as_texts(rows):
     """Rows of ids; the second half of each is a second sentence."""
-    types = [int(2 * place >= len(row)) for row in rows for place in range(len(row))]
+    types = [int(2 * position >= len(row)) for row in rows for position in range(len(row))]
     return Ragged.of(rows).typed(torch.tensor(types))
 
 
 def outputs(model, rows, tap=None):
     """All that a model gives for rows of ids, by the head's name, cut into one part a row."""
     if writes(model):
-        found = {"logits": model(Ragged.of(rows), tap)}
+        tensors = {"logits": model(Ragged.of(rows), tap)}
     else:
         texts = as_texts(rows)
         hidden = model.hidden(texts, tap)
-        found = {
+        tensors = {
             "hidden": hidden,
             "classes": model.classify(texts, tap),
             "tags": model.tag(texts, tap),
         }
         if model.config.family == "bert":
-            found |= {
+            tensors |= {
                 "masked": model(texts, tap),
                 "next_sentence": model.next_sentence(model.pooled(texts, hidden)),
                 "spans": model.answer(texts, tap),
@@ -156,7 +156,7 @@ def outputs(model, rows, tap=None):
     of_texts = [1] * len(rows)
     return {
         name: out.split(of_texts if name in ("next_sentence", "classes") else [*map(len, rows)])
-        for name, out in found.items()
+        for name, out in tensors.items()
     }
 
 
@@ -173,9 +173,9 @@ def test_the_families_of_one_stack_are_under_contract():
 @torch.no_grad()
 def test_a_ragged_batch_is_its_texts_one_by_one(model, rows):
     together = outputs(model, rows)
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         for name, (alone,) in outputs(model, [row]).items():
-            close(alone, together[name][place])
+            close(alone, together[name][number])
 
 
 @torch.no_grad()
@@ -191,28 +191,28 @@ def test_a_token_acts_on_its_own_text_alone_and_not_on_the_past(model, rows):
     """The batch stands there once for each change."""
     before = outputs(model, rows)
     looks_back = writes(model)
-    places = ((0, 0), (0, 3), (1, 0), (2, 2), (3, 5))
-    changed = [list(each) for _ in places for each in rows]
-    for number, (row, place) in enumerate(places):
+    cells = ((0, 0), (0, 3), (1, 0), (2, 2), (3, 5))
+    changed = [list(ids) for _ in cells for ids in rows]
+    for number, (row, position) in enumerate(cells):
         ids = changed[number * len(rows) + row]
-        ids[place] = (ids[place] + 1) % VOCAB
+        ids[position] = (ids[position] + 1) % VOCAB
     after = outputs(model, changed)
-    for number, (row, place) in enumerate(places):
-        own = slice(number * len(rows), (number + 1) * len(rows))
+    for number, (row, position) in enumerate(cells):
+        copies = slice(number * len(rows), (number + 1) * len(rows))
         for name, parts in after.items():
-            others = [each for each in range(len(rows)) if each != row]
-            close([parts[own][each] for each in others], [before[name][each] for each in others])
+            others = [i for i in range(len(rows)) if i != row]
+            close([parts[copies][i] for i in others], [before[name][i] for i in others])
             if looks_back:
-                close(parts[own][row][:place], before[name][row][:place])
+                close(parts[copies][row][:position], before[name][row][:position])
         by_token = "logits" if looks_back else "hidden"
-        change = (after[by_token][own][row] - before[by_token][row]).abs().amax(1)
+        change = (after[by_token][copies][row] - before[by_token][row]).abs().amax(1)
         reached = change > 1e-5
         window = getattr(model.config, "window", None)
         reach = len(rows[row]) if window is None else model.config.layers * (window - 1)
         forward = model.config.family == "rnn" and not model.config.both_ways
-        first = place if looks_back or forward else max(place - reach, 0)
+        first = position if looks_back or forward else max(position - reach, 0)
         assert reached.nonzero().flatten().tolist() == [
-            *range(first, min(place + reach + 1, len(rows[row])))
+            *range(first, min(position + reach + 1, len(rows[row])))
         ]
 
 
@@ -277,8 +277,10 @@ def test_a_tap_changes_no_bit_of_prompts_and_steps(gpt, ragged):
 def test_an_edit_of_the_logits_acts_on_the_first_token_after_a_prompt_too(gpt):
     only = F.one_hot(torch.tensor(7), VOCAB).float()
     tap = Tap(edits=[Edit("logits", lambda logits: only.expand_as(logits))])
-    [[found]] = decode(gpt, None, SYMBOLS, DecodeConfig(max_length=3), prompts=[[5, 6]], tap=tap)
-    assert found.ids == (7, 7, 7)
+    [[hypothesis]] = decode(
+        gpt, None, SYMBOLS, DecodeConfig(max_length=3), prompts=[[5, 6]], tap=tap
+    )
+    assert hypothesis.ids == (7, 7, 7)
 
 
 @torch.no_grad()
@@ -291,7 +293,7 @@ def test_a_head_that_is_knocked_out_is_one_whose_output_columns_are_zero(model, 
     edited = outputs(model, rows, Tap(edits=[knock_out(head)]))
     before = outputs(model, rows)
     stack = model.decoder if writes(model) else model.encoder
-    [attention] = [each for each in stack.attentions() if each.name == layer]
+    [attention] = [module for module in stack.attentions() if module.name == layer]
     columns = slice(int(number) * attention.head_dim, (int(number) + 1) * attention.head_dim)
     attention.out.weight[:, columns] = 0
     for name, parts in outputs(model, rows).items():
@@ -303,11 +305,11 @@ def losses(model, rows, wanted):
     """The loss of every head at once, with easy targets, as PyTorch counts it."""
     if is_elmo(model):
         return model.loss(Ragged.of(rows), wanted) / len(wanted)
-    found = {name: torch.cat(parts) for name, parts in outputs(model, rows).items()}
-    found.pop("hidden", None)
+    tensors = {name: torch.cat(parts) for name, parts in outputs(model, rows).items()}
+    tensors.pop("hidden", None)
     return sum(
-        F.cross_entropy(out, wanted[: len(out)] % out.shape[1]) for out in found.values()
-    ) / len(found)
+        F.cross_entropy(out, wanted[: len(out)] % out.shape[1]) for out in tensors.values()
+    ) / len(tensors)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -394,9 +396,9 @@ def test_a_twin_in_8_bits_is_near_and_does_not_mix_the_texts_of_a_batch(model, r
     for name, parts in together.items():
         whole, size = torch.cat(exact[name]), torch.cat(exact[name]).norm()
         assert (torch.cat(parts) - whole).norm() < 0.15 * size
-        for place, row in enumerate(rows):
+        for number, row in enumerate(rows):
             # the product of queries and keys is in 32 bits, and a last bit may round another way
-            close(outputs(twin, [row])[name][0], parts[place], atol=0.05 * whole.std().item())
+            close(outputs(twin, [row])[name][0], parts[number], atol=0.05 * whole.std().item())
 
 
 def next_logits(model, ids):
@@ -420,7 +422,7 @@ def greedily(model, prompt, steps, processors=()):
 
 def by_beams(model, prompt, width, steps):
     """The best hypothesis of a beam search that reads everything again each time."""
-    beams, found = [(0.0, ())], []
+    beams, finished = [(0.0, ())], []
     for step in range(1, steps + 1):
         options = sorted(
             ((total + gain, ids, token)
@@ -432,29 +434,29 @@ def by_beams(model, prompt, width, steps):
         ended = [step == steps or token == END for _, _, token in options]
         for (total, ids, token), over in zip(options[:width], ended, strict=False):
             if over:
-                found.append((total / step, ids if token == END else (*ids, token)))
+                finished.append((total / step, ids if token == END else (*ids, token)))
         going = [option for option, over in zip(options, ended, strict=True) if not over]
         beams = [(total, (*ids, token)) for total, ids, token in going][:width]
-        found = sorted(found, reverse=True)[:width]
-        if not beams or (len(found) == width and beams[0][0] / steps <= found[-1][0]):
+        finished = sorted(finished, reverse=True)[:width]
+        if not beams or (len(finished) == width and beams[0][0] / steps <= finished[-1][0]):
             break
-    return found[0]
+    return finished[0]
 
 
 PROMPTS = [[BEGIN, 5, 6, 7, 5, 6], [BEGIN], [BEGIN, 9, 4]]
 
 
 def test_greedy_decoding_of_prompts_is_a_loop_that_reads_everything_again(gpt):
-    found = decode(gpt, None, SYMBOLS, DecodeConfig(max_length=8), prompts=PROMPTS)
-    for prompt, [best] in zip(PROMPTS, found, strict=True):
+    results = decode(gpt, None, SYMBOLS, DecodeConfig(max_length=8), prompts=PROMPTS)
+    for prompt, [best] in zip(PROMPTS, results, strict=True):
         assert best.ids == greedily(gpt, prompt, 8)
 
 
 @pytest.mark.slow
 def test_beam_search_of_prompts_is_a_loop_that_reads_everything_again(gpt):
     config = DecodeConfig(beam=3, max_length=6, stop="never")
-    found = decode(gpt, None, SYMBOLS, config, prompts=PROMPTS)
-    for prompt, [best] in zip(PROMPTS, found, strict=True):
+    results = decode(gpt, None, SYMBOLS, config, prompts=PROMPTS)
+    for prompt, [best] in zip(PROMPTS, results, strict=True):
         score, ids = by_beams(gpt, prompt, 3, 6)
         assert best.ids == ids
         assert best.score == pytest.approx(score, abs=1e-4)
@@ -477,18 +479,18 @@ def test_what_was_read_counts_as_said_before_in_each_text_by_itself(name, chosen
     prompts = [[BEGIN, 5, 6, 7, 5, 6, 3, 4, 3], [BEGIN], [9, 4, 9], [3, 3]]
     asked = {key: REPEATS[key] for key in chosen}
     config = DecodeConfig(max_length=12, banned=(END,), **asked)
-    found = decode(gpt, None, SYMBOLS, config, prompts=prompts)
+    results = decode(gpt, None, SYMBOLS, config, prompts=prompts)
 
     def no_end(ids, scores):
         del ids
         return scores.index_fill(1, torch.tensor([END]), -torch.inf)
 
     processors = [*(theirs[key] for key in chosen), no_end]
-    for prompt, [best] in zip(prompts, found, strict=True):
+    for prompt, [best] in zip(prompts, results, strict=True):
         assert best.ids == greedily(gpt, prompt, 12, processors)
     assert any(
         best.ids != greedily(gpt, prompt, 12, [no_end])
-        for prompt, [best] in zip(prompts, found, strict=True)
+        for prompt, [best] in zip(prompts, results, strict=True)
     )
     beams = config.model_copy(update={"beam": 3})
     together = decode(gpt, None, SYMBOLS, beams, prompts=prompts)

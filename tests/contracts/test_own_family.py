@@ -63,7 +63,7 @@ def test_a_family_is_one_line_for_every_command(run, regard, tmp_path):
     scored = json.loads(regard("eval", "run", "--json").out)
     assert scored["tokens"] > 0
     listed = [json.loads(line) for line in regard("ls", ".", "--json").out.splitlines()]
-    assert [each["step"] for each in listed if each["name"] == "run"] == [2]
+    assert [entry["step"] for entry in listed if entry["name"] == "run"] == [2]
     planned = json.loads(regard("plan", "run", "--flops", "1e12", "--json").out)
     assert planned["parameters"]["total"] == sum(p.numel() for p in run.model.parameters())
     assert planned["parameters"]["extra"] == 16 * 16 + 16
@@ -87,15 +87,15 @@ def test_it_is_saved_loaded_and_begun_from(run, regard, tmp_path):
     tuned = regard("train", "near.yaml", "-o", "tuned", "--quiet", *begun)
     assert (tuned.code, tuned.err) == (0, "")
     after = load(tmp_path / "tuned").model.state_dict()
-    kept = {name for name, tensor in again.model.state_dict().items()
+    equal_names = {name for name, tensor in again.model.state_dict().items()
             if torch.equal(tensor, after[name])}  # fmt: skip
     below, above = (
         "decoder.blocks.0.feed_forward.out.weight",
         "decoder.blocks.1.feed_forward.out.weight",
     )
-    assert below in kept
-    assert above not in kept
-    assert "extra.weight" not in kept
+    assert below in equal_names
+    assert above not in equal_names
+    assert "extra.weight" not in equal_names
 
 
 def test_published_weights_of_it_are_one_entry(run, regard, tmp_path, monkeypatch):
@@ -118,23 +118,23 @@ def test_published_weights_of_it_are_one_entry(run, regard, tmp_path, monkeypatc
     monkeypatch.setitem(KINDS, "nearby", kind)
     assert regard("export", "run", "-o", "theirs", "--to", "hf").code == 0
     assert json.loads((tmp_path / "theirs/config.json").read_text())["model_type"] == "nearby"
-    found = load(tmp_path / "theirs")
-    assert found.recipe.task == "generate"
-    assert torch.equal(found.logits([5, 6, 7]), run.logits([5, 6, 7]))
+    pipeline = load(tmp_path / "theirs")
+    assert pipeline.recipe.task == "generate"
+    assert torch.equal(pipeline.logits([5, 6, 7]), run.logits([5, 6, 7]))
 
 
 @pytest.mark.usefixtures("family")
 def test_its_names_are_planned(regard):
-    found = json.loads(regard("plan", "near-little", "--flops", "1e12", "--json").out)
-    assert (found["vocab"], found["length"]) == (300, 48)
+    plan = json.loads(regard("plan", "near-little", "--flops", "1e12", "--json").out)
+    assert (plan["vocab"], plan["length"]) == (300, 48)
     is_refused(regard("plan", "near-litle"), "did you mean near-little?")
 
 
 @pytest.mark.usefixtures("family")
 def test_its_recipe_is_checked_as_those_of_the_others():
-    found = recipes.from_text(RECIPE, "near.yaml", ["model.gain=2.0"])
-    assert found.model == NearConfig(size="little", gain=2.0)
-    assert recipes.from_text(recipes.dump(found), "again.yaml") == found
+    recipe = recipes.from_text(RECIPE, "near.yaml", ["model.gain=2.0"])
+    assert recipe.model == NearConfig(size="little", gain=2.0)
+    assert recipes.from_text(recipes.dump(recipe), "again.yaml") == recipe
     for override, words in {
         "model.gain=much": ("override model.gain=much", "got 'much', expected a number"),
         "model.gian=1.0": ("got an unknown key", "did you mean model.gain?"),
@@ -188,6 +188,6 @@ def test_a_family_of_two_stacks_can_translate(monkeypatch):
         raise AssertionError
 
     monkeypatch.setitem(FAMILIES, "deep", Family(Deep, never, task="translate"))
-    found = recipes.load("tiny/translate", ["model.family=deep", "model.size=null"])
-    assert type(found.model) is Deep
-    assert found.model.has_target
+    recipe = recipes.load("tiny/translate", ["model.family=deep", "model.size=null"])
+    assert type(recipe.model) is Deep
+    assert recipe.model.has_target

@@ -103,7 +103,7 @@ class Count(EncoderTask):
 
     def evaluate(self, model):
         with evaluating(model):
-            total = sum(float(self.loss(model, each)) for each in evaluation(self.valid, 64))
+            total = sum(float(self.loss(model, batch)) for batch in evaluation(self.valid, 64))
         return {"loss": total / len(self.valid)}
 
     def examples(self, settings, selection):
@@ -128,9 +128,9 @@ class Count(EncoderTask):
             for batch in evaluation(self.rows(items), 64)
         ]
 
-    def suggested_command(self, settings, place):
+    def suggested_command(self, settings, model_name):
         assert settings.task == "count"
-        return f'embed {place} "a b"'
+        return f'embed {model_name} "a b"'
 
 
 @pytest.fixture

@@ -157,7 +157,9 @@ def run(model, config, ragged):
         return [model.masked(hidden[:12])]  # four tokens of each text
     pooled = model.pooled(texts, hidden)
     heads = (model.next_sentence, model.classes), (model.tags, model.spans)
-    return [head(x).sum() for x, some in zip((pooled, hidden), heads, strict=True) for head in some]
+    return [
+        head(x).sum() for x, group in zip((pooled, hidden), heads, strict=True) for head in group
+    ]
 
 
 @pytest.mark.slow
@@ -189,19 +191,19 @@ def test_flops_are_those_that_torch_counts_and_backward_is_twice_as_many(changes
 
 def floats_kept(model, loss):
     """Numbers that autograd keeps of a training step, counted by their storages."""
-    kept = {}
+    stored = {}
     weights = {p.untyped_storage().data_ptr() for p in (*model.parameters(), *model.buffers())}
 
     def keep(tensor):
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = (storage.nbytes() // 4, tensor)
+            stored[storage.data_ptr()] = (storage.nbytes() // 4, tensor)
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         loss()
     matrix = next(head for head in model.modules() if isinstance(head, VocabularyHead)).weight
-    return sum(count for count, _ in kept.values()) - matrix.numel()  # W's gradient
+    return sum(count for count, _ in stored.values()) - matrix.numel()  # W's gradient
 
 
 def translation_floats(model, source, target):
@@ -258,10 +260,10 @@ def test_what_a_recurrent_translator_keeps_holds_and_is_made_of(fields, ragged):
     assert {"encoder recurrence", "decoder recurrence", "decoder readout"} <= set(counts)
     with torch.inference_mode():
         state = model.start(model.encode(ragged((20,), 50)), 3, 9)
-    rows = [each for held in state.cache.states for each in held]
-    memory = [each for pair in state.memory.projected.values() for each in pair]
-    held = sum(each.numel() for each in (*rows, *(memory or [state.memory.x])))
-    assert cache_floats(config, rows=3, length=9, source=20) == held
+    rows = [tensor for states in state.cache.states for tensor in states]
+    memory = [tensor for pair in state.memory.projected.values() for tensor in pair]
+    floats = sum(tensor.numel() for tensor in (*rows, *(memory or [state.memory.x])))
+    assert cache_floats(config, rows=3, length=9, source=20) == floats
 
 
 @pytest.mark.parametrize("changes", [{}, {"positions": "buckets"}, {"attention_dropout": 0.1}])
@@ -286,8 +288,8 @@ def test_kept_floats_are_near_the_peak_of_a_training_step(ragged):
         if event.name() == "[memory]":
             now += event.nbytes()
             peak = max(peak, now)
-    kept = activation_floats(config, 20, 20) * len(lengths)
-    estimate = 4 * (kept + loss_floats(config, vocab, sum(lengths)))
+    floats = activation_floats(config, 20, 20) * len(lengths)
+    estimate = 4 * (floats + loss_floats(config, vocab, sum(lengths)))
     assert estimate == pytest.approx(peak, rel=0.1)
 
 
@@ -298,15 +300,15 @@ def test_the_cache_is_as_large_as_counted(kv_heads, ragged):
     with torch.inference_mode():
         state = model.start(model.encode(ragged((7,), 50)), rows=3, length=11)
     shared = [tensor for pair in state.memory.projected.values() for tensor in pair]
-    held = sum(tensor.numel() for tensor in (*state.cache.layers, *shared))
-    assert cache_floats(config, rows=3, length=11, source=7) == held
+    floats = sum(tensor.numel() for tensor in (*state.cache.layers, *shared))
+    assert cache_floats(config, rows=3, length=11, source=7) == floats
 
 
 @pytest.mark.parametrize("config", GPTS[:3], **ids)
 def test_the_cache_of_a_decoder_alone_is_as_large_as_counted(config):
     state = build(config, 50).start(None, rows=3, length=11)
-    held = sum(tensor.numel() for tensor in state.layers)
-    assert cache_floats(config, rows=3, length=11) == held
+    floats = sum(tensor.numel() for tensor in state.layers)
+    assert cache_floats(config, rows=3, length=11) == floats
     assert cache_floats(BERTS[0], rows=3, length=11) == 0
 
 
@@ -317,9 +319,9 @@ def test_the_cache_of_a_decoder_alone_is_as_large_as_counted(config):
 def test_vits_have_as_many_parameters_as_published(size, count):
     """As timm counts them, with ImageNet's 1,000 classes, in patches of 16."""
     config = ViTConfig(size=size, classes=CLASSES)
-    found = parameters(meta_model(config))
-    assert sum(found.values()) == count
-    assert found["patch embedding"] == config.dim * (3 * 16 * 16 + 1)
+    counts = parameters(meta_model(config))
+    assert sum(counts.values()) == count
+    assert counts["patch embedding"] == config.dim * (3 * 16 * 16 + 1)
 
 
 def test_flops_of_an_image_are_those_of_a_profiler():

@@ -80,9 +80,9 @@ class Recurrent:
         if tap is not None:
             tap.calls.append("encode")
         hidden = torch.zeros(len(source.lengths), len(self.mix))
-        for place, ids in enumerate(source.split()):
+        for row, ids in enumerate(source.split()):
             for token in ids:
-                hidden[place] = self.advance(hidden[place], torch.tensor(token))
+                hidden[row] = self.advance(hidden[row], torch.tensor(token))
         return SimpleNamespace(x=hidden, layout=SimpleNamespace(lengths=source.lengths))
 
     def start(self, memory, rows, length):
@@ -117,7 +117,7 @@ class Recurrent:
     def logprob(self, source, hypothesis):
         said = [*hypothesis.ids, END] if hypothesis.finished else list(hypothesis.ids)
         table = self.log_probs(source, hypothesis.ids)
-        return sum(float(table[place, token]) for place, token in enumerate(said))
+        return sum(float(table[position, token]) for position, token in enumerate(said))
 
 
 class Uniform(Recurrent):
@@ -151,13 +151,13 @@ def config(request):
     return DecodeConfig(**MODES[request.param])
 
 
-def assert_alike(one, other):
-    assert [(each.ids, each.finished) for each in one] == [
-        (each.ids, each.finished) for each in other
+def assert_alike(ours, expected):
+    assert [(hypothesis.ids, hypothesis.finished) for hypothesis in ours] == [
+        (hypothesis.ids, hypothesis.finished) for hypothesis in expected
     ]
     for name in ("logprob", "score"):
-        assert [getattr(each, name) for each in one] == pytest.approx(
-            [getattr(each, name) for each in other], abs=1e-4
+        assert [getattr(hypothesis, name) for hypothesis in ours] == pytest.approx(
+            [getattr(hypothesis, name) for hypothesis in expected], abs=1e-4
         )
 
 
@@ -165,48 +165,52 @@ def assert_alike(one, other):
 def test_a_batch_gives_what_each_sentence_gives_alone(model, config, prefixes):
     together = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, prefixes=prefixes)
     assert len(together) == len(SENTENCES)
-    for place, sentence in enumerate(SENTENCES):
-        opening = None if prefixes is None else [prefixes[place]]
+    for row, sentence in enumerate(SENTENCES):
+        opening = None if prefixes is None else [prefixes[row]]
         alone = decode(model, Ragged.of([sentence]), SYMBOLS, config, prefixes=opening)
-        assert_alike(together[place], alone[0])
+        assert_alike(together[row], alone[0])
 
 
 def test_the_order_of_a_batch_does_not_matter(model, config):
     forward = decode(model, Ragged.of(SENTENCES), SYMBOLS, config)
     backward = decode(model, Ragged.of(SENTENCES[::-1]), SYMBOLS, config)
-    for one, other in zip(forward, backward[::-1], strict=True):
-        assert_alike(one, other)
+    for hypotheses, same_hypotheses in zip(forward, backward[::-1], strict=True):
+        assert_alike(hypotheses, same_hypotheses)
 
 
 @pytest.mark.parametrize("prefixes", [None, PREFIXES], ids=["free", "prefixes"])
 def test_logprob_is_the_sum_under_the_unfiltered_model(model, config, prefixes):
     results = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, prefixes=prefixes)
-    for sentence, found in zip(SENTENCES, results, strict=True):
-        assert found
-        for each in found:
-            assert each.logprob == pytest.approx(model.logprob(sentence, each), abs=1e-4)
+    for sentence, hypotheses in zip(SENTENCES, results, strict=True):
+        assert hypotheses
+        for hypothesis in hypotheses:
+            assert hypothesis.logprob == pytest.approx(
+                model.logprob(sentence, hypothesis), abs=1e-4
+            )
 
 
 def test_hypotheses_are_the_best_first_and_all_different(model, config):
-    for found in decode(model, Ragged.of(SENTENCES), SYMBOLS, config):
-        scores = [each.score for each in found]
+    for hypotheses in decode(model, Ragged.of(SENTENCES), SYMBOLS, config):
+        scores = [hypothesis.score for hypothesis in hypotheses]
         assert scores == sorted(scores, reverse=True)
         if not config.sample:
-            assert len({(each.ids, each.finished) for each in found}) == len(found)
+            assert len({(hypothesis.ids, hypothesis.finished) for hypothesis in hypotheses}) == len(
+                hypotheses
+            )
 
 
 @pytest.mark.parametrize("prefixes", [None, PREFIXES], ids=["free", "prefixes"])
 def test_rows_follow_the_ancestors(model, config, prefixes):
     results = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, prefixes=prefixes)
-    for each in itertools.chain(*results):
-        assert len(each.rows) == len(each.ids) + each.finished
-        for step, row in enumerate(each.rows):
-            assert model.trail[step][row] == (BEGIN, *each.ids[:step])
+    for hypothesis in itertools.chain(*results):
+        assert len(hypothesis.rows) == len(hypothesis.ids) + hypothesis.finished
+        for step, row in enumerate(hypothesis.rows):
+            assert model.trail[step][row] == (BEGIN, *hypothesis.ids[:step])
 
 
 def test_greedy_takes_the_likeliest_token_until_the_end(model):
     results = decode(model, Ragged.of(SENTENCES), SYMBOLS, DecodeConfig(max_length=9))
-    for sentence, (found,) in zip(SENTENCES, results, strict=True):
+    for sentence, (hypothesis,) in zip(SENTENCES, results, strict=True):
         ids = []
         while len(ids) < 9:
             row = model.log_probs(sentence, ids)[-1]
@@ -214,10 +218,12 @@ def test_greedy_takes_the_likeliest_token_until_the_end(model):
             if (token := int(row.argmax())) == END:
                 break
             ids.append(token)
-        assert found.ids == tuple(ids)
-        assert found.finished == (len(ids) < 9)
-        assert found.score == pytest.approx(found.logprob / (len(ids) + found.finished))
-    assert {found.finished for (found,) in results} == {True, False}
+        assert hypothesis.ids == tuple(ids)
+        assert hypothesis.finished == (len(ids) < 9)
+        assert hypothesis.score == pytest.approx(
+            hypothesis.logprob / (len(ids) + hypothesis.finished)
+        )
+    assert {hypothesis.finished for (hypothesis,) in results} == {True, False}
 
 
 @pytest.mark.parametrize("stop", ["first", "bound"])
@@ -228,8 +234,8 @@ def test_a_beam_of_one_is_greedy(model, monkeypatch, stop, alpha):
     greedy = decode(model, source, SYMBOLS, config, prefixes=PREFIXES)
     monkeypatch.setattr(engine, "Sampling", BeamSearch)
     beam = decode(model, source, SYMBOLS, config, prefixes=PREFIXES)
-    for one, other in zip(greedy, beam, strict=True):
-        assert_alike(one, other)
+    for hypotheses, same_hypotheses in zip(greedy, beam, strict=True):
+        assert_alike(hypotheses, same_hypotheses)
 
 
 @pytest.mark.parametrize("alpha", [-0.5, 0.0, 0.6, 1.0, 2.0])
@@ -238,7 +244,7 @@ def test_a_beam_as_wide_as_everything_is_exhaustive_search(alpha):
     symbols = Symbols(begin=BEGIN, end=END, pad=PAD)
     config = DecodeConfig(beam=4**4, n_best=100, max_length=4, stop="never", length_penalty=alpha)
     sentences = [[5, 6], [3]]
-    for sentence, found in zip(
+    for sentence, hypotheses in zip(
         sentences, decode(model, Ragged.of(sentences), symbols, config), strict=True
     ):
         everything = []
@@ -250,9 +256,9 @@ def test_a_beam_as_wide_as_everything_is_exhaustive_search(alpha):
                 score = model.logprob(sentence, hypothesis) / (length + finished) ** alpha
                 everything.append((score, ids))
         everything.sort(reverse=True)
-        assert len(found) == 100
-        assert [each.ids for each in found] == [ids for _, ids in everything[:100]]
-        assert [each.score for each in found] == pytest.approx(
+        assert len(hypotheses) == 100
+        assert [h.ids for h in hypotheses] == [ids for _, ids in everything[:100]]
+        assert [h.score for h in hypotheses] == pytest.approx(
             [score for score, _ in everything[:100]], abs=1e-4
         )
 
@@ -268,15 +274,15 @@ def test_never_waits_for_a_better_end_also_where_long_is_bad():
             return logits
 
     config = DecodeConfig(beam=2, max_length=200, stop="never", length_penalty=-1.0)
-    ((found,),) = decode(Late(vocab=4), Ragged.of([[5]]), SYMBOLS, config)
-    assert found.ids == (3, 3)
+    ((hypothesis,),) = decode(Late(vocab=4), Ragged.of([[5]]), SYMBOLS, config)
+    assert hypothesis.ids == (3, 3)
 
 
 def test_a_beam_wider_than_the_vocabulary_gives_all_there_is():
     model = Recurrent(vocab=4)
     config = DecodeConfig(beam=50, n_best=50, max_length=2)
-    (found,) = decode(model, Ragged.of([[3]]), SYMBOLS, config)
-    assert {(each.ids, each.finished) for each in found} == {
+    (hypotheses,) = decode(model, Ragged.of([[3]]), SYMBOLS, config)
+    assert {(hypothesis.ids, hypothesis.finished) for hypothesis in hypotheses} == {
         ((), True),
         ((3,), True),
         ((3, 3), False),
@@ -286,10 +292,10 @@ def test_a_beam_wider_than_the_vocabulary_gives_all_there_is():
 def test_equals_are_taken_in_order():
     model, source = Uniform(vocab=6), Ragged.of([[5], [6, 7]])
     config = DecodeConfig(beam=3, n_best=3, min_length=2, max_length=3)
-    for found in decode(model, source, SYMBOLS, config):
-        assert [each.ids for each in found] == [(3, 3), (3, 3, 3), (3, 3, 4)]
-    for (found,) in decode(model, source, SYMBOLS, DecodeConfig(min_length=2, max_length=2)):
-        assert found.ids == (3, 3)
+    for hypotheses in decode(model, source, SYMBOLS, config):
+        assert [hypothesis.ids for hypothesis in hypotheses] == [(3, 3), (3, 3, 3), (3, 3, 4)]
+    for (hypotheses,) in decode(model, source, SYMBOLS, DecodeConfig(min_length=2, max_length=2)):
+        assert hypotheses.ids == (3, 3)
 
 
 @pytest.mark.parametrize("settings", [{}, {"beam": 3}, {"sample": True}])
@@ -301,10 +307,10 @@ def test_each_answer_has_the_room_that_the_caller_gives_it(settings):
     )
     given = [3, 9, 1, 2, 30, 4, 7, 5]
     results = engine.decode(model, source, SYMBOLS, config, max_lengths=given)
-    assert [len(found[0].ids) for found in results] == given
+    assert [len(hypotheses[0].ids) for hypotheses in results] == given
     short = config.model_copy(update={"max_length": 2})  # who asks for a length has it
     results = engine.decode(model, source, SYMBOLS, short, max_lengths=given)
-    assert {len(found[0].ids) for found in results} == {2}
+    assert {len(hypotheses[0].ids) for hypotheses in results} == {2}
 
 
 def test_answers_without_an_end_are_refused(model):
@@ -321,18 +327,18 @@ def test_each_sentence_can_have_room_for_twice_its_source_and_ten_more():
     model = Recurrent(end_bias=-100.0)
     for config in (DecodeConfig(), DecodeConfig(beam=3)):
         results = decode(model, Ragged.of(SENTENCES), SYMBOLS, config)
-        for sentence, found in zip(SENTENCES, results, strict=True):
-            assert len(found[0].ids) == 2 * len(sentence) + 10
-            assert not found[0].finished
+        for sentence, hypotheses in zip(SENTENCES, results, strict=True):
+            assert len(hypotheses[0].ids) == 2 * len(sentence) + 10
+            assert not hypotheses[0].finished
 
 
 def test_lengths_stay_within_their_bounds(model):
     for extra in ({}, {"beam": 4, "n_best": 4}, {"sample": True, "n_best": 4}):
         config = DecodeConfig(min_length=3, max_length=6, **extra)
         results = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, prefixes=PREFIXES)
-        for prefix, found in zip(PREFIXES, results, strict=True):
-            for each in found:
-                assert 3 <= len(each.ids) - len(prefix) <= 6 - each.finished
+        for prefix, hypotheses in zip(PREFIXES, results, strict=True):
+            for hypothesis in hypotheses:
+                assert 3 <= len(hypothesis.ids) - len(prefix) <= 6 - hypothesis.finished
 
 
 def test_nothing_grows_beyond_what_the_model_can_hold():
@@ -340,7 +346,7 @@ def test_nothing_grows_beyond_what_the_model_can_hold():
     results = decode(
         model, Ragged.of(SENTENCES), SYMBOLS, DecodeConfig(beam=2), prefixes=PREFIXES, limit=7
     )
-    assert {len(each.ids) for found in results for each in found} == {7}
+    assert {len(hypothesis.ids) for hypotheses in results for hypothesis in hypotheses} == {7}
     assert model.capacity == 7
 
 
@@ -349,15 +355,19 @@ def test_banned_tokens_are_never_generated():
     model.bias[[BEGIN, PAD, 5]] = 9.0
     symbols = Symbols(BEGIN, END, PAD, banned=(BEGIN, PAD, 5))
     for extra in ({}, {"beam": 4, "n_best": 4}, {"sample": True, "n_best": 4}):
-        for found in decode(model, Ragged.of(SENTENCES), symbols, DecodeConfig(**extra)):
-            assert not {BEGIN, PAD, 5} & {token for each in found for token in each.ids}
+        for hypotheses in decode(model, Ragged.of(SENTENCES), symbols, DecodeConfig(**extra)):
+            assert not {BEGIN, PAD, 5} & {
+                token for hypothesis in hypotheses for token in hypothesis.ids
+            }
 
 
 def test_where_all_is_banned_a_hypothesis_ends(model):
     symbols = Symbols(BEGIN, END, PAD, banned=tuple(range(11)))
     for extra in ({}, {"beam": 4, "n_best": 4}, {"sample": True}):
-        (found,) = decode(model, Ragged.of([[5]]), symbols, DecodeConfig(min_length=3, **extra))
-        assert [(each.ids, each.finished) for each in found] == [((), True)]
+        (hypotheses,) = decode(
+            model, Ragged.of([[5]]), symbols, DecodeConfig(min_length=3, **extra)
+        )
+        assert [(hypothesis.ids, hypothesis.finished) for hypothesis in hypotheses] == [((), True)]
 
 
 def test_where_all_is_forbidden_and_there_is_no_end_decoding_stops_at_the_longest(model):
@@ -365,8 +375,8 @@ def test_where_all_is_forbidden_and_there_is_no_end_decoding_stops_at_the_longes
     options = {"forbidden": lambda *_: True}
     for extra in ({}, {"sample": True}):
         config = DecodeConfig(max_length=3, **extra)
-        (found,) = decode(model, Ragged.of([[5]]), symbols, config, **options)
-        assert [len(each.ids) for each in found] == [3]
+        (hypotheses,) = decode(model, Ragged.of([[5]]), symbols, config, **options)
+        assert [len(hypothesis.ids) for hypothesis in hypotheses] == [3]
     config = DecodeConfig(max_length=3, beam=2)
     assert decode(model, Ragged.of([[5]]), symbols, config, **options) == [[]]
 
@@ -374,39 +384,39 @@ def test_where_all_is_forbidden_and_there_is_no_end_decoding_stops_at_the_longes
 def test_forcing_what_greedy_says_anyway_changes_nothing(model):
     source, config = Ragged.of(SENTENCES), DecodeConfig(max_length=20)
     free = decode(model, source, SYMBOLS, config)
-    prefixes = [found.ids[: 2 * place] for place, (found,) in enumerate(free)]
+    prefixes = [hypothesis.ids[: 2 * i] for i, (hypothesis,) in enumerate(free)]
     forced = decode(model, source, SYMBOLS, config, prefixes=prefixes)
-    for (one,), (other,), prefix in zip(free, forced, prefixes, strict=True):
-        if one.finished:
-            assert (other.ids, other.finished) == (one.ids, True)
-            assert other.logprob == pytest.approx(one.logprob, abs=1e-4)
+    for (ours,), (same,), prefix in zip(free, forced, prefixes, strict=True):
+        if ours.finished:
+            assert (same.ids, same.finished) == (ours.ids, True)
+            assert same.logprob == pytest.approx(ours.logprob, abs=1e-4)
         else:  # room counts from the prefix
-            assert len(other.ids) <= len(prefix) + 20
+            assert len(same.ids) <= len(prefix) + 20
 
 
 def test_hypotheses_begin_with_their_prefix_and_score_what_was_chosen(model, config):
     results = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, prefixes=PREFIXES)
-    for sentence, prefix, found in zip(SENTENCES, PREFIXES, results, strict=True):
+    for sentence, prefix, hypotheses in zip(SENTENCES, PREFIXES, results, strict=True):
         table = model.log_probs(sentence, prefix)
-        given = sum(float(table[place, token]) for place, token in enumerate(prefix))
-        for each in found:
-            assert each.ids[: len(prefix)] == prefix
-            count = len(each.ids) + each.finished - len(prefix)
+        given = sum(float(table[position, token]) for position, token in enumerate(prefix))
+        for hypothesis in hypotheses:
+            assert hypothesis.ids[: len(prefix)] == prefix
+            count = len(hypothesis.ids) + hypothesis.finished - len(prefix)
             if config.beam == 1 or config.repetition_penalty == 1:
-                assert each.score * count**config.length_penalty == pytest.approx(
-                    each.logprob - given, abs=1e-4
+                assert hypothesis.score * count**config.length_penalty == pytest.approx(
+                    hypothesis.logprob - given, abs=1e-4
                 )
 
 
 def test_without_an_encoder_prompts_are_continued(model, config):
     prompts = [(5, 6, 7), (), (3,)]
     results = decode(model, None, SYMBOLS, config, prefixes=prompts)
-    for prompt, found in zip(prompts, results, strict=True):
-        room = config.max_length or 2 * len(prompt) + 10
-        for each in found:
-            assert each.ids[: len(prompt)] == prompt
-            assert len(each.ids) <= len(prompt) + room
-            assert each.logprob == pytest.approx(model.logprob([], each), abs=1e-4)
+    for prompt, hypotheses in zip(prompts, results, strict=True):
+        max_length = config.max_length or 2 * len(prompt) + 10
+        for hypothesis in hypotheses:
+            assert hypothesis.ids[: len(prompt)] == prompt
+            assert len(hypothesis.ids) <= len(prompt) + max_length
+            assert hypothesis.logprob == pytest.approx(model.logprob([], hypothesis), abs=1e-4)
 
 
 def test_a_memory_is_not_encoded_again(model):
@@ -424,7 +434,7 @@ def test_sentences_that_are_done_leave_the_batch(model):
     assert rows[:2] == [len(SENTENCES), 2 * len(SENTENCES)]  # they begin alike
     assert rows[1:] == sorted(rows[1:], reverse=True)
     assert rows[-1] < rows[0]
-    assert len(rows) >= max(len(found[0].rows) for found in results)
+    assert len(rows) >= max(len(hypotheses[0].rows) for hypotheses in results)
 
 
 def test_no_sentences_give_no_hypotheses(model):
@@ -454,8 +464,8 @@ def chances(model, sentence, config):
 def test_samples_come_as_often_as_they_are_likely(model, settings):
     count = 4000
     config = DecodeConfig(sample=True, n_best=count, max_length=1, seed=1, **settings)
-    (found,) = decode(model, Ragged.of([[5, 6]]), SYMBOLS, config)
-    counts = Counter(END if each.finished else each.ids[0] for each in found)
+    (hypotheses,) = decode(model, Ragged.of([[5, 6]]), SYMBOLS, config)
+    counts = Counter(END if hypothesis.finished else hypothesis.ids[0] for hypothesis in hypotheses)
     expected = {
         token: count * chance
         for token, chance in enumerate(chances(model, [5, 6], config))
@@ -475,8 +485,8 @@ def test_the_outermost_random_numbers_give_tokens_that_are_allowed(model, monkey
     symbols = Symbols(BEGIN, END, PAD, banned=(BEGIN, END, PAD, 3, 9, 10))
     for temperature in (0.5, 1.0, 3.0):
         config = DecodeConfig(sample=True, max_length=1, temperature=temperature)
-        ((found,),) = decode(model, Ragged.of([[5, 6]]), symbols, config)
-        assert found.ids == (token,)
+        ((hypothesis,),) = decode(model, Ragged.of([[5, 6]]), symbols, config)
+        assert hypothesis.ids == (token,)
 
 
 def test_samples_depend_on_seed_key_and_sample_alone(model):
@@ -485,15 +495,15 @@ def test_samples_depend_on_seed_key_and_sample_alone(model):
     def sample(seed, keys=None):
         config = DecodeConfig(sample=True, n_best=6, seed=seed, temperature=2.0)
         results = decode(model, source, SYMBOLS, config, keys=keys)
-        return [[each.ids for each in found] for found in results]
+        return [[hypothesis.ids for hypothesis in hypotheses] for hypotheses in results]
 
     first, second = sample(0)
     assert first == second == sample(0)[0]
     assert len(set(first)) > 1
     assert sample(1)[0] != first
-    one, other = sample(0, keys=[1, 2])
-    assert one != other
-    assert sample(0, keys=[2, 1]) == [other, one]
+    with_key_1, with_key_2 = sample(0, keys=[1, 2])
+    assert with_key_1 != with_key_2
+    assert sample(0, keys=[2, 1]) == [with_key_2, with_key_1]
 
 
 # Streaming
@@ -519,7 +529,7 @@ def test_the_stream_grows_by_a_token_and_ends_with_what_decode_gives(model, conf
 
 def test_what_is_settled_is_how_the_best_hypothesis_begins(model, config):
     source = Ragged.of(SENTENCES)
-    best = [found[0].ids for found in decode(model, source, SYMBOLS, config)]
+    best = [hypotheses[0].ids for hypotheses in decode(model, source, SYMBOLS, config)]
     longest, going = [0] * len(best), set(range(len(best)))
     for step in stream(model, source, SYMBOLS, config):
         going -= {number for number, _ in step.done}
@@ -624,10 +634,10 @@ def test_input_of_any_kind_is_decoded_as_each_of_it_alone(kind, config):
     model, source = Frames(), INPUTS[kind]
     together = engine.decode(model, source, SYMBOLS, config, max_lengths=[9] * len(source))
     assert len(together) == len(source)
-    assert len({found[0].ids for found in together}) > 1
-    for row, found in enumerate(together):
+    assert len({hypotheses[0].ids for hypotheses in together}) > 1
+    for row, hypotheses in enumerate(together):
         [alone] = engine.decode(model, source.take([row]), SYMBOLS, config, max_lengths=[9])
-        assert_alike(found, alone)
+        assert_alike(hypotheses, alone)
 
 
 def test_equal_pictures_get_equal_samples_and_others_do_not():
@@ -659,30 +669,30 @@ def transformer():
 def test_a_transformer_decodes_as_it_reads_whole_sentences(transformer, config, prefixes):
     sentences = [ids or [3] for ids in SENTENCES]
     together = decode(transformer, Ragged.of(sentences), SYMBOLS, config, prefixes=prefixes)
-    for place, (sentence, found) in enumerate(zip(sentences, together, strict=True)):
-        opening = None if prefixes is None else [prefixes[place]]
+    for row, (sentence, hypotheses) in enumerate(zip(sentences, together, strict=True)):
+        opening = None if prefixes is None else [prefixes[row]]
         alone = decode(transformer, Ragged.of([sentence]), SYMBOLS, config, prefixes=opening)
-        assert_alike(found, alone[0])
-        for each in found[:3]:
-            read = Ragged.of([(BEGIN, *each.ids)])
+        assert_alike(hypotheses, alone[0])
+        for hypothesis in hypotheses[:3]:
+            read = Ragged.of([(BEGIN, *hypothesis.ids)])
             with torch.no_grad():
                 table = transformer(Ragged.of([sentence]), read).log_softmax(dim=1)
-            said = torch.tensor([*each.ids, END][: len(each.rows)])
+            said = torch.tensor([*hypothesis.ids, END][: len(hypothesis.rows)])
             whole = float(table[: len(said)].gather(1, said[:, None]).sum())
-            assert each.logprob == pytest.approx(whole, abs=1e-4)
+            assert hypothesis.logprob == pytest.approx(whole, abs=1e-4)
 
 
 def test_a_tap_followed_along_the_rows_shows_the_attention_of_the_hypothesis(transformer):
     site, sentences = "decoder.1.self.weights", [[5, 6, 7], [8], [3, 9, 4, 10]]
     tap = Tap(site)
     config = DecodeConfig(beam=4, n_best=4, max_length=7)
-    for sentence, found in zip(
+    for sentence, hypotheses in zip(
         sentences, decode(transformer, Ragged.of(sentences), SYMBOLS, config, tap=tap), strict=True
     ):
-        for each in found:
+        for hypothesis in hypotheses:
             whole = Tap(site)
-            fed = (BEGIN, *each.ids)[: len(each.rows)]
+            fed = (BEGIN, *hypothesis.ids)[: len(hypothesis.rows)]
             with torch.no_grad():
                 transformer(Ragged.of([sentence]), Ragged.of([fed]), tap=whole)
-            followed = tap.follow(each.rows)[site]  # (heads, query, key)
+            followed = tap.follow(hypothesis.rows)[site]  # (heads, query, key)
             torch.testing.assert_close(followed, whole.records[site][0], atol=1e-5, rtol=0)

@@ -44,25 +44,25 @@ def assert_same(given_scores, kept_copy, got, expected):
 @given(rows(), st.floats(0.5, 3))
 def test_repetition_penalty(drawn, penalty):
     scores, history = drawn
-    kept = scores.clone()
+    original = scores.clone()
     expected = theirs.RepetitionPenaltyLogitsProcessor(penalty)(history, scores)
-    assert_same(scores, kept, ours.repetition_penalty(scores, history, penalty), expected)
+    assert_same(scores, original, ours.repetition_penalty(scores, history, penalty), expected)
 
 
 @given(rows(), st.integers(1, 4))
 def test_no_repeat_ngram(drawn, size):
     scores, history = drawn
-    kept = scores.clone()
+    original = scores.clone()
     expected = theirs.NoRepeatNGramLogitsProcessor(size)(history, scores)
-    assert_same(scores, kept, ours.no_repeat_ngram(scores, history, size), expected)
+    assert_same(scores, original, ours.no_repeat_ngram(scores, history, size), expected)
 
 
 @given(rows(), st.integers(1, 12))
 def test_top_k(drawn, count):
     scores, history = drawn
-    kept = scores.clone()
+    original = scores.clone()
     assert_same(
-        scores, kept, ours.top_k(scores, count), theirs.TopKLogitsWarper(count)(history, scores)
+        scores, original, ours.top_k(scores, count), theirs.TopKLogitsWarper(count)(history, scores)
     )
 
 
@@ -71,9 +71,9 @@ def test_top_p(drawn, mass):
     scores, history = drawn
     probability = scores.softmax(dim=1).sort(descending=True).values.cumsum(dim=1)
     assume((probability - mass).abs().min() > 1e-5)  # away from rounding
-    kept = scores.clone()
+    original = scores.clone()
     expected = theirs.TopPLogitsWarper(mass)(history, scores)
-    assert_same(scores, kept, ours.top_p(scores, mass), expected)
+    assert_same(scores, original, ours.top_p(scores, mass), expected)
 
 
 def test_top_p_keeps_the_first_of_equals_and_never_nothing():
@@ -86,27 +86,27 @@ def test_top_p_keeps_the_first_of_equals_and_never_nothing():
 @given(rows(), st.floats(0, 0.99))
 def test_min_p(drawn, share):
     scores, history = drawn
-    kept = scores.clone()
+    original = scores.clone()
     assert_same(
-        scores, kept, ours.min_p(scores, share), theirs.MinPLogitsWarper(share)(history, scores)
+        scores, original, ours.min_p(scores, share), theirs.MinPLogitsWarper(share)(history, scores)
     )
 
 
 @given(rows(), st.floats(0.1, 4))
 def test_temperature(drawn, value):
     scores, history = drawn
-    kept = scores.clone()
+    original = scores.clone()
     expected = theirs.TemperatureLogitsWarper(value)(history, scores)
-    assert_same(scores, kept, ours.temperature(scores, value), expected)
+    assert_same(scores, original, ours.temperature(scores, value), expected)
 
 
 @given(rows(), st.integers(1, 9))
 def test_the_end_is_held_back_below_the_minimal_length(drawn, minimum):
     scores, history = drawn
-    kept, end = scores.clone(), 2
+    original, end = scores.clone(), 2
     early = torch.full((len(scores),), history.shape[1] < minimum)
     expected = theirs.MinLengthLogitsProcessor(minimum, end)(history, scores)
-    assert_same(scores, kept, ours.ban(scores, (), (end,), early), expected)
+    assert_same(scores, original, ours.ban(scores, (), (end,), early), expected)
 
 
 def test_the_end_is_held_back_only_in_rows_that_are_early():
@@ -117,9 +117,9 @@ def test_the_end_is_held_back_only_in_rows_that_are_early():
 @given(rows(), st.sets(st.integers(0, VOCAB - 1), min_size=1, max_size=5))
 def test_banned_tokens(drawn, tokens):
     scores, history = drawn
-    kept = scores.clone()
+    original = scores.clone()
     expected = theirs.SuppressTokensLogitsProcessor(sorted(tokens))(history, scores)
-    assert_same(scores, kept, ours.ban(scores, tuple(tokens), ends=(0,), early=None), expected)
+    assert_same(scores, original, ours.ban(scores, tuple(tokens), ends=(0,), early=None), expected)
 
 
 @given(rows(unique=True))

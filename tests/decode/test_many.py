@@ -13,13 +13,13 @@ from regard.layers import Tap
 def test_like_lengths_go_together_and_results_come_back_in_order(beam, sizes):
     lengths, batches, reported = [5, 1, 4, 2, 3], [], []
 
-    def some(part):
+    def decode_some(part):
         batches.append(part)
         return [[f"hypothesis {index}"] for index in part]
 
     config = DecodeConfig(beam=beam)
-    found = decode_many(lengths, some, config, rows=4, on_progress=reported.append)
-    assert found == [[f"hypothesis {index}"] for index in range(5)]
+    results = decode_many(lengths, decode_some, config, rows=4, on_progress=reported.append)
+    assert results == [[f"hypothesis {index}"] for index in range(5)]
     assert [len(part) for part in batches] == reported == sizes
     assert [lengths[index] for part in batches for index in part] == [1, 2, 3, 4, 5]
 
@@ -30,11 +30,11 @@ def test_like_lengths_go_together_and_results_come_back_in_order(beam, sizes):
 def test_what_a_tap_records_is_one_batch_in_the_order_given(tap, batches):
     seen = []
 
-    def some(part):
+    def decode_some(part):
         seen.append(part)
         return [[] for _ in part]
 
-    decode_many([9, 1, 5], some, DecodeConfig(), rows=1, tap=tap)
+    decode_many([9, 1, 5], decode_some, DecodeConfig(), rows=1, tap=tap)
     assert seen == batches
 
 

@@ -127,11 +127,13 @@ def theirs(model, sentences, config: DecodeConfig, prefix=()) -> list[list[tuple
             output_scores=True,
         )
         scores = output.get("sequences_scores", torch.full((len(output.sequences),), torch.nan))
-        found = [
+        hypotheses = [
             (*cut(sequence), score)
             for sequence, score in zip(output.sequences.tolist(), scores.tolist(), strict=True)
         ]
-        results += [found[i : i + config.n_best] for i in range(0, len(found), config.n_best)]
+        results += [
+            hypotheses[i : i + config.n_best] for i in range(0, len(hypotheses), config.n_best)
+        ]
     return results
 
 
@@ -146,10 +148,12 @@ def cut(sequence: list[int]) -> tuple[tuple[int, ...], bool]:
 def assert_same(ours: list[list[Hypothesis]], expected: list[list[tuple]], *, scored: bool = True):
     assert len(ours) == len(expected)
     for mine, reference in zip(ours, expected, strict=True):
-        assert [(each.ids, each.finished) for each in mine] == [each[:2] for each in reference]
+        assert [(hypothesis.ids, hypothesis.finished) for hypothesis in mine] == [
+            hypothesis[:2] for hypothesis in reference
+        ]
         if scored:
-            assert [each.score for each in mine] == pytest.approx(
-                [each[2] for each in reference], abs=1e-4, rel=1e-6
+            assert [hypothesis.score for hypothesis in mine] == pytest.approx(
+                [hypothesis[2] for hypothesis in reference], abs=1e-4, rel=1e-6
             )
 
 
@@ -206,10 +210,15 @@ def test_a_prefix_is_what_transformers_calls_decoder_input(model, sentences, bea
 def test_the_comparison_covers_both_ends(model, sentences):
     source, config = Ragged.of(sentences), DecodeConfig(beam=4, n_best=4)
     results = decode(Adapter(model), source, SYMBOLS, config, max_lengths=max_lengths(sentences))
-    lengths = {len(each.ids) for found in results for each in found if each.finished}
+    lengths = {
+        len(hypothesis.ids)
+        for hypotheses in results
+        for hypothesis in hypotheses
+        if hypothesis.finished
+    }
     assert len(lengths) > 5
-    assert any(not each.finished for found in results for each in found)
-    assert len({found[0].ids for found in results}) > 15
+    assert any(not hypothesis.finished for hypotheses in results for hypothesis in hypotheses)
+    assert len({hypotheses[0].ids for hypotheses in results}) > 15
 
 
 @given(
@@ -225,9 +234,9 @@ def test_of_equals_the_first_is_best(rows, count):
 
 
 @given(st.integers(1, 9), st.integers(0, 70), st.integers(0, 2**31))
-def test_the_tournament_of_a_large_vocabulary_finds_the_same(count, rest, seed):
+def test_the_tournament_of_a_large_vocabulary_finds_the_same(count, remainder, seed):
     generator = torch.Generator().manual_seed(seed)
-    width = 24 * BLOCK + rest  # blocks enough for a tournament, and one that is not full
+    width = 24 * BLOCK + remainder  # blocks enough for a tournament, and one that is not full
     scores = torch.randint(0, 2000, (3, width), generator=generator).float()  # with equals
     scores[1, torch.randperm(width, generator=generator)[: width - 4]] = -torch.inf
     values, index = best(scores, count)

@@ -101,8 +101,8 @@ def ragged(*lengths: int, seed: int = 0) -> Ragged:
     return Ragged(ids, lengths)
 
 
-def same(one: torch.Tensor, two: torch.Tensor) -> None:
-    torch.testing.assert_close(one.detach().cpu(), two.detach().cpu(), rtol=0, atol=2e-5)
+def same(first: torch.Tensor, second: torch.Tensor) -> None:
+    torch.testing.assert_close(first.detach().cpu(), second.detach().cpu(), rtol=0, atol=2e-5)
 
 
 def given(twins: Twins, device: str) -> list[Ragged | Dense]:
@@ -119,41 +119,43 @@ def outputs(model, inputs) -> list[torch.Tensor]:
     if model.config.shape != "encoder":
         return [model(*inputs)]
     heads = [name for name in ("classify", "tag", "answer") if hasattr(model, name)]
-    found = [getattr(model, name)(*inputs) for name in heads]
-    return found + ([model(*inputs)] if getattr(model.config, "masked", False) else [])
+    tensors = [getattr(model, name)(*inputs) for name in heads]
+    return tensors + ([model(*inputs)] if getattr(model.config, "masked", False) else [])
 
 
 def forward(twins: Twins) -> None:
     with torch.inference_mode():
-        for one, two in zip(
+        for cpu_output, device_output in zip(
             *(outputs(model, given(twins, device)) for model, device in twins), strict=True
         ):
-            same(one, two)
+            same(cpu_output, device_output)
 
 
 def gradients(twins: Twins) -> None:
     """Loss, gradients and a step of Adam; with dropout, which draws on the CPU for both."""
     for model, device in twins:
         inputs = given(twins, device)
-        total = sum(each.float().square().sum() for each in outputs(model, inputs))
+        total = sum(tensor.float().square().sum() for tensor in outputs(model, inputs))
         if hasattr(model, "loss"):
             wanted = torch.arange(len(inputs[-1].ids), device=device) % VOCAB
             total = total + model.loss(*inputs, wanted, 0.1)
         model.zero_grad()
         total.backward()
-    for (name, one), two in zip(
+    for (name, cpu_gradient), device_gradient in zip(
         twins.cpu.named_parameters(), twins.there.parameters(), strict=True
     ):
-        assert (one.grad is None) == (two.grad is None), name
-        if one.grad is not None:
-            torch.testing.assert_close(one.grad, two.grad.cpu(), rtol=1e-3, atol=1e-3)
+        assert (cpu_gradient.grad is None) == (device_gradient.grad is None), name
+        if cpu_gradient.grad is not None:
+            torch.testing.assert_close(
+                cpu_gradient.grad, device_gradient.grad.cpu(), rtol=1e-3, atol=1e-3
+            )
     model, inputs = twins.there.train(), given(twins, DEVICE)
     optimizer = Adam(model.parameters(), lr=0.1, fused=True)
-    before = {name: each.detach().cpu().clone() for name, each in model.named_parameters()}
+    before = {name: tensor.detach().cpu().clone() for name, tensor in model.named_parameters()}
     with drawing_from(torch.Generator().manual_seed(1)):
-        sum(each.float().sum() for each in outputs(model, inputs)).backward()
+        sum(tensor.float().sum() for tensor in outputs(model, inputs)).backward()
     optimizer.step()
-    assert any(not torch.equal(before[n], each.cpu()) for n, each in model.named_parameters())
+    assert any(not torch.equal(before[n], tensor.cpu()) for n, tensor in model.named_parameters())
 
 
 def decoding(twins: Twins) -> None:
@@ -167,17 +169,21 @@ def decoding(twins: Twins) -> None:
         {"sample": True, "n_best": 2, "top_k": 5, "top_p": 0.9, "min_length": 3},
     ):
         config = DecodeConfig(max_length=7, **settings)
-        found = []
+        results = []
         for model, _ in twins:
             source = ragged(4, 2, 5)
             if twins.config.has_target:
-                found.append(decode(model, source, symbols, config))
+                results.append(decode(model, source, symbols, config))
             else:
-                found.append(decode(model, None, symbols, config, prompts=source.split()))
+                results.append(decode(model, None, symbols, config, prompts=source.split()))
                 decode(model, None, symbols, config, prefixes=[(3,), ()])
-        for one, two in zip(*found, strict=True):
-            assert [each.ids for each in one] == [each.ids for each in two]
-            assert [each.rows for each in one] == [each.rows for each in two]
+        for of_cpu, of_device in zip(*results, strict=True):
+            assert [hypothesis.ids for hypothesis in of_cpu] == [
+                hypothesis.ids for hypothesis in of_device
+            ]
+            assert [hypothesis.rows for hypothesis in of_cpu] == [
+                hypothesis.rows for hypothesis in of_device
+            ]
 
 
 def taps(twins: Twins) -> None:
@@ -204,7 +210,7 @@ def taps(twins: Twins) -> None:
         same(*lessened)
 
 
-CHECKS = {each.__name__: each for each in (forward, gradients, decoding, taps)}
+CHECKS = {check.__name__: check for check in (forward, gradients, decoding, taps)}
 
 TRAIN = {"steps": 2, "batch_tokens": 200, "evaluate_every": 2, "log_every": 1, "save_every": 2}
 SMALL = {"dim": 16, "heads": 2, "hidden": 16, "dropout": 0.0}
@@ -217,8 +223,10 @@ def trained(recipe: str, **changes: object) -> regard.Pipeline:
         regard.train(recipe, quiet=True, threads=1, device=device, train=train, **changes)
         for device in ("cpu", torch.device(DEVICE))
     ]
-    for one, two in zip(*(twin.model.parameters() for twin in twins), strict=True):
-        torch.testing.assert_close(one.detach(), two.detach().cpu(), rtol=0, atol=1e-4)
+    for cpu_weight, device_weight in zip(*(twin.model.parameters() for twin in twins), strict=True):
+        torch.testing.assert_close(
+            cpu_weight.detach(), device_weight.detach().cpu(), rtol=0, atol=1e-4
+        )
     return twins[1]
 
 
@@ -244,7 +252,7 @@ def translate(_: Path) -> None:
             len(p.look("5 3 12").maps),
             len(p.look("5 3 12", target="5 3").maps),
             len(p.heads(pairs)),
-            [round(each, 3) for each in p.logits([5, 6], [1, 5])[-1].tolist()],
+            [round(number, 3) for number in p.logits([5, 6], [1, 5])[-1].tolist()],
             p.generate([5, 6]),
             p.words("5", ["5 3 12", "12 5"]).table().split("\n")[0],
             p.translate("5 3 12", knock_out=["decoder.0.cross.0"]),
@@ -276,7 +284,7 @@ def generate(folder: Path) -> None:
             p.generate("The cat", max_new_tokens=5),
             p.generate("The cat", max_new_tokens=5, sample=False),
             "".join(p.write("A dog", max_new_tokens=4)),
-            [each.word for each in p.suggest("The ")],
+            [suggestion.word for suggestion in p.suggest("The ")],
             len(p.heads(["The cat sat.", "A dog."])),
             len(p.look("The cat sat.").maps),
             p.generate([5, 6], max_new_tokens=3),
@@ -291,9 +299,9 @@ def fill(folder: Path) -> None:
     asked(
         pipeline,
         lambda p: (
-            [each.word for each in p.fill("The [MASK] sat.")[0]],
-            [round(each, 3) for each in p.embed("The cat").tolist()],
-            [round(each, 3) for each in p.embed("The cat", pool="cls").tolist()],
+            [filling.word for filling in p.fill("The [MASK] sat.")[0]],
+            [round(number, 3) for number in p.embed("The cat").tolist()],
+            [round(number, 3) for number in p.embed("The cat", pool="cls").tolist()],
             len(p.heads(["The cat sat.", "A dog."])),
             len(p.look("The cat sat.").maps),
         ),
@@ -328,13 +336,13 @@ def classify(folder: Path) -> None:
     kinds = [(word, number) for number in range(20) for word in ("good", "bad")]
     text = "".join(f"the {word} film {number}\t{word}\n" for word, number in kinds)
     pipeline = _labelled(folder, "classify", text, "tsv")
-    asked(pipeline, lambda p: [each.label for each in p.classify("the good film")])
+    asked(pipeline, lambda p: [label.label for label in p.classify("the good film")])
 
 
 def tag(folder: Path) -> None:
     text = "".join(f"Anna B-name\nlives O\nhere{number} O\n\n" for number in range(30))
     pipeline = _labelled(folder, "tag", text, "conll")
-    asked(pipeline, lambda p: [each.tag for each in p.tag("Anna lives here")])
+    asked(pipeline, lambda p: [tag.tag for tag in p.tag("Anna lives here")])
 
 
 def answer(folder: Path) -> None:
@@ -345,14 +353,14 @@ def answer(folder: Path) -> None:
     ]
     text = "".join(json.dumps(row) + "\n" for row in rows)
     pipeline = _labelled(folder, "answer", text, "jsonl")
-    asked(pipeline, lambda p: [each.text for each in p.answer("who ?", "Anna lives here")])
+    asked(pipeline, lambda p: [answer.text for answer in p.answer("who ?", "Anna lives here")])
 
 
 def digits(_: Path) -> None:
     small = {"dim": 16, "heads": 2, "hidden": 16, "layers": 1, "dropout": 0.0}
     pipeline = trained("tiny/digits", data={"augment": 0.0}, model=small)
     image = torch.rand(20, 16).numpy()
-    asked(pipeline, lambda p: [each.label for each in p.classify(image)])
+    asked(pipeline, lambda p: [label.label for label in p.classify(image)])
     asked(pipeline.to(torch.device(DEVICE)), lambda p: p.embed(image).shape)
     asked(pipeline.to(torch.device(DEVICE)), lambda p: str(p.look(image)))
     asked(pipeline.to(torch.device(DEVICE)), lambda p: p.logits(torch.ones(2, 1, 8, 8)).shape)
@@ -364,8 +372,8 @@ def muon(_: Path) -> None:
 
 
 PIPELINES = {
-    each.__name__: each
-    for each in (shelf, translate, generate, fill, restore, classify, tag, answer, digits, muon)
+    check.__name__: check
+    for check in (shelf, translate, generate, fill, restore, classify, tag, answer, digits, muon)
 }
 
 
@@ -385,16 +393,16 @@ def attempt(check, *given) -> str:
 def main(only: str = "") -> None:
     import pretend  # noqa: F401 (registers the device)
 
-    found = {}
+    problems = {}
     for name, family, changes in models():
         for check, function in CHECKS.items():
             if only in f"{check}-{name}":
-                found[f"{check}-{name}"] = attempt(lambda: function(Twins(family, changes)))  # noqa: B023
+                problems[f"{check}-{name}"] = attempt(lambda: function(Twins(family, changes)))  # noqa: B023
     for name, function in PIPELINES.items():
         if only in name:
             with tempfile.TemporaryDirectory() as folder:
-                found[name] = attempt(function, Path(folder))
-    json.dump(found, sys.stdout)
+                problems[name] = attempt(function, Path(folder))
+    json.dump(problems, sys.stdout)
 
 
 if __name__ == "__main__":

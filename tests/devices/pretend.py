@@ -50,17 +50,19 @@ class OnDevice(torch.Tensor):
 def compute(func, args, kwargs):
     """Runs an operation on the numbers; what goes in must be of the device, what comes out is."""
     name = func.overloadpacket.__name__
-    given = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, torch.Tensor)]
-    places = tree_flatten(args[1])[0] if name in INDEXING else ()
+    given = [
+        tensor for tensor in tree_flatten((args, kwargs))[0] if isinstance(tensor, torch.Tensor)
+    ]
+    indices = tree_flatten(args[1])[0] if name in INDEXING else ()
     strangers = [
-        each
-        for each in given
-        if each.dim() and each.is_cpu and not any(each is place for place in places)
+        tensor
+        for tensor in given
+        if tensor.dim() and tensor.is_cpu and not any(tensor is index for index in indices)
     ]
     if strangers and name not in FREE:
-        shapes = [tuple(each.shape) for each in strangers]
+        shapes = [tuple(tensor.shape) for tensor in strangers]
         raise RuntimeError(f"{func}: tensors of the CPU met the device: {shapes}")
-    known = {id(each.raw): each for each in given if isinstance(each, OnDevice)}
+    known = {id(tensor.raw): tensor for tensor in given if isinstance(tensor, OnDevice)}
     wanted = kwargs.get("device")
     stays = wanted is not None and torch.device(wanted).type != NAME
     if wanted is not None:
@@ -80,7 +82,7 @@ def compute(func, args, kwargs):
         return known[id(value)] if id(value) in known else OnDevice(value)
 
     # A view of what is no inference tensor is none either.
-    lasting = func.is_view and not any(each.is_inference() for each in given)
+    lasting = func.is_view and not any(tensor.is_inference() for tensor in given)
     with torch.inference_mode(mode=torch.is_inference_mode_enabled() and not lasting):
         return tree_map(wrapped, out)
 

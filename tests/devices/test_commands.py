@@ -25,15 +25,15 @@ def test_every_command_that_runs_a_model_takes_a_device(regard, command):
 @pytest.mark.parametrize("option", [("--device", "cuda"), ("--device", "abacus")])
 def test_a_device_that_is_not_here_is_refused(regard, option, tmp_path):
     for words in (("translate", "tiny/translate", "A dog."), ("train", "tiny/copy", "-o", "run")):
-        found = regard(*words, *option)
-        is_refused(found, "--device: got", "expected auto, or a device of this machine: cpu")
+        result = regard(*words, *option)
+        is_refused(result, "--device: got", "expected auto, or a device of this machine: cpu")
     assert not (tmp_path / "run").exists()
 
 
 @no_gpu
 def test_mixed_precision_without_a_gpu_is_refused(regard):
-    found = regard("translate", "tiny/translate", "A dog.", "--dtype", "bf16")
-    is_refused(found, "--dtype: got bf16 on cpu, expected fp32", "mixed precision is for cuda")
+    result = regard("translate", "tiny/translate", "A dog.", "--dtype", "bf16")
+    is_refused(result, "--dtype: got bf16 on cpu, expected fp32", "mixed precision is for cuda")
 
 
 def test_the_cpu_can_be_named(regard):

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, str]:
+def outcomes() -> dict[str, str]:
     program = Path(__file__).with_name("checks.py")
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -23,8 +23,8 @@ def found() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", names())
-def test_the_device_gives_what_the_cpu_gives(found, name):
-    assert found[name] == "ok", found[name]
+def test_the_device_gives_what_the_cpu_gives(outcomes, name):
+    assert outcomes[name] == "ok", outcomes[name]
 
 
 def test_the_device_refuses_what_is_left_on_the_cpu():

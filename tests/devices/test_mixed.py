@@ -30,15 +30,15 @@ def test_products_of_16_bits_stay_near_those_of_32(twins, name):
     pair.there.mixed = torch.bfloat16
     inputs = given(pair, "cpu")
     with precision_of(pair.there):
-        found = outputs(pair.there, inputs)
-        total = sum(each.float().square().mean() for each in found)
-    assert any(each.dtype == torch.bfloat16 for each in found)
+        mixed_outputs = outputs(pair.there, inputs)
+        total = sum(tensor.float().square().mean() for tensor in mixed_outputs)
+    assert any(tensor.dtype == torch.bfloat16 for tensor in mixed_outputs)
     total.backward()
-    for one, two in zip(outputs(pair.cpu, inputs), found, strict=True):
-        torch.testing.assert_close(two.float(), one, rtol=0.1, atol=0.1)
-    for each in pair.there.parameters():
-        assert each.grad is None or (
-            each.grad.dtype == torch.float32 and each.grad.isfinite().all()
+    for full, mixed in zip(outputs(pair.cpu, inputs), mixed_outputs, strict=True):
+        torch.testing.assert_close(mixed.float(), full, rtol=0.1, atol=0.1)
+    for parameter in pair.there.parameters():
+        assert parameter.grad is None or (
+            parameter.grad.dtype == torch.float32 and parameter.grad.isfinite().all()
         )
 
 

@@ -146,8 +146,8 @@ def test_all_matrices_are_in_8_bits_and_the_rest_is_shared(model):
     }, "the model itself stays as it was"
     assert not any(isinstance(module, torch.nn.Linear) for module in twin.modules())
     left = {name: value.data_ptr() for name, value in twin.named_parameters()}
-    own = {name: value.data_ptr() for name, value in model.named_parameters()}
-    assert left.items() <= own.items()
+    addresses = {name: value.data_ptr() for name, value in model.named_parameters()}
+    assert left.items() <= addresses.items()
     matrices = [name for name, value in twin.named_parameters() if value.dim() == 2]
     assert all("embed" in name or "positions" in name or "score" in name for name in matrices)
 
@@ -168,9 +168,11 @@ def test_a_sentence_gets_the_same_alone_and_in_a_batch(model):
     sentences = [[3 + (5 * i + j) % 16 for j in range(2 + i % 5)] for i in range(12)]
     config = DecodeConfig(beam=3, n_best=3, max_length=9)
     together = decode(twin, Ragged.of(sentences), SYMBOLS, config)
-    for sentence, found in zip(sentences, together, strict=True):
+    for sentence, hypotheses in zip(sentences, together, strict=True):
         [alone] = decode(twin, Ragged.of([sentence]), SYMBOLS, config)
-        assert [each.ids for each in found] == [each.ids for each in alone]
+        assert [hypothesis.ids for hypothesis in hypotheses] == [
+            hypothesis.ids for hypothesis in alone
+        ]
 
 
 @torch.inference_mode()
@@ -214,6 +216,6 @@ def test_rows_of_texts_that_are_read_stay_exact_and_those_of_images_do_not():
     bert = build(BertConfig(**sizes, max_length=8), 30)
     vit = build(ViTConfig(**sizes, image=(8, 8), patch=2, classes=("a", "b")))
     for model, exact in ((bert, True), (vit, False)):
-        layers = [each for each in quantise(model).modules() if isinstance(each, Int8Linear)]
+        layers = [layer for layer in quantise(model).modules() if isinstance(layer, Int8Linear)]
         assert layers
-        assert {each.exact for each in layers} == {exact}
+        assert {layer.exact for layer in layers} == {exact}

@@ -39,9 +39,9 @@ def test_every_way_gives_the_same_product(rows, out, into, biased):
     bias = torch.randn(out) if biased else None
     expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
     with torch.inference_mode():
-        found = linear(x, weight, bias)
-    assert found.is_contiguous()
-    torch.testing.assert_close(found, expected.float(), rtol=0, atol=1e-5)
+        product = linear(x, weight, bias)
+    assert product.is_contiguous()
+    torch.testing.assert_close(product, expected.float(), rtol=0, atol=1e-5)
 
 
 @pytest.mark.usefixtures("_threads", "_library")
@@ -51,9 +51,9 @@ def test_an_activation_function_in_the_same_pass_is_the_function_of_the_product(
     function, _ = ACTIVATIONS[name]
     layer, x = Linear(512, ONE_DNN // 512), 4 * torch.randn(rows, 512)
     with torch.inference_mode():
-        found = activated(layer, x, function)
+        out = activated(layer, x, function)
         expected = function(F.linear(x.double(), layer.weight.double(), layer.bias.double()))
-    torch.testing.assert_close(found, expected.float(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(out, expected.float(), rtol=0, atol=1e-5)
 
 
 @pytest.mark.usefixtures("_threads")

@@ -57,9 +57,9 @@ def test_products_are_right_and_a_row_is_the_same_alone(kernels, rows, into, out
     monkeypatch.setattr(small_batches, "SHARED", 0)
     x, weight, bias = torch.randn(rows, into), torch.randn(out, into), torch.randn(out)
     exact = x.double() @ weight.double().t() + bias
-    found = kernels.linear(x, weight, bias)
+    product = kernels.linear(x, weight, bias)
     size = x.abs().double() @ weight.abs().double().t() + bias.abs()
-    assert ((found - exact).abs() <= 1e-6 * size).all()
+    assert ((product - exact).abs() <= 1e-6 * size).all()
     assert torch.equal(kernels.linear(x, weight, None), kernels.linear(x, weight, 0 * bias))
     whole, scales = int8.in_rows(weight, 127)
     matrix = Int8Matrix(whole, scales, bias)
@@ -71,7 +71,7 @@ def test_products_are_right_and_a_row_is_the_same_alone(kernels, rows, into, out
     for first in range(rows):
         for last in (first + 1, min(rows, first + 6)):
             part = x[first:last].contiguous()
-            assert torch.equal(kernels.linear(part, weight, bias), found[first:last])
+            assert torch.equal(kernels.linear(part, weight, bias), product[first:last])
             assert torch.equal(kernels.linear_int8(part, matrix), rounded[first:last])
 
 
@@ -87,13 +87,17 @@ def test_threads_and_kept_memory_change_no_bit(kernels, monkeypatch):
 
     before = torch.get_num_threads()
     expected = both()
-    for threads, shared, kept in ((1, 2**30, 0), (3, 0, 2**16), (3, 0, 0)):
+    for threads, shared, kept_floats in ((1, 2**30, 0), (3, 0, 2**16), (3, 0, 0)):
         torch.set_num_threads(threads)
-        for name, value in (("SHARED", shared), ("SHARED_ATTENTION", shared), ("KEPT", kept)):
+        for name, value in (
+            ("SHARED", shared),
+            ("SHARED_ATTENTION", shared),
+            ("KEPT", kept_floats),
+        ):
             monkeypatch.setattr(small_batches, name, value)
-        found = both()
+        outputs = both()
         torch.set_num_threads(before)
-        assert all(map(torch.equal, found, expected))
+        assert all(map(torch.equal, outputs, expected))
 
 
 @needs_numba
@@ -115,13 +119,13 @@ def test_zeros_and_what_is_no_number(kernels):
     x[0], x[1, 3], x[2, 39] = 0, torch.nan, -torch.inf
     whole, scales = int8.in_rows(torch.randn(9, 40), 127)
     bias = torch.randn(9)
-    for found in (
+    for out in (
         kernels.linear_int8(x, Int8Matrix(whole, scales, bias)),
         kernels.linear(x, torch.randn(9, 40), bias),
     ):
-        assert torch.equal(found[0], bias)
-        assert not found[1:3].isfinite().any()
-        assert found[3].isfinite().all()
+        assert torch.equal(out[0], bias)
+        assert not out[1:3].isfinite().any()
+        assert out[3].isfinite().all()
 
 
 @needs_numba
@@ -153,14 +157,14 @@ def test_attention_of_few_queries_is_attention(heads, biased, rules, queries, ke
     expected = F.scaled_dot_product_attention(
         *(x.double() for x in (q, k, v)), added.double(), scale=0.3, enable_gqa=True
     )
-    found = attend_few(q, k, v, mask, bias, 0.3)
-    assert found is not None
+    out = attend_few(q, k, v, mask, bias, 0.3)
+    assert out is not None
     real = torch.tensor(rules.get("query_lengths", (queries,) * 3))
-    seen = (torch.arange(queries) < real[:, None])[:, None, :, None].expand_as(found)
-    torch.testing.assert_close(found[seen], expected.float()[seen], rtol=0, atol=5e-6)
+    seen = (torch.arange(queries) < real[:, None])[:, None, :, None].expand_as(out)
+    torch.testing.assert_close(out[seen], expected.float()[seen], rtol=0, atol=5e-6)
     if bias is None and "key_lengths" in rules and not mask.causal:
         short = attend_few(q[:1], k[:1, :, :3], v[:1, :, :3], Mask(), None, 0.3)
-        assert torch.equal(found[:1], short)
+        assert torch.equal(out[:1], short)
 
 
 @needs_numba
@@ -197,11 +201,11 @@ def test_a_text_gets_the_same_logits_alone_and_among_others(monkeypatch, name, r
     model = quantise(model) if rounded else model
     prompts = [[3, 4, 5], [6, 7, 8, 9, 10], [11], [12, 13, 14, 15]]
 
-    def logits(some):
-        state = model.start(None, len(some), 12)
-        found = [model.read(Ragged.of(some), state)]
-        tokens = (torch.full((len(some),), token) for token in (20, 30, 40))
-        return torch.stack([*found, *(model.step(each, state) for each in tokens)], 1)
+    def logits(texts):
+        state = model.start(None, len(texts), 12)
+        steps = [model.read(Ragged.of(texts), state)]
+        tokens = (torch.full((len(texts),), token) for token in (20, 30, 40))
+        return torch.stack([*steps, *(model.step(ids, state) for ids in tokens)], 1)
 
     together = logits(prompts)
     for row, prompt in enumerate(prompts):
@@ -223,10 +227,10 @@ def test_a_translator_agrees_with_pytorch_and_taps_change_nothing(monkeypatch, c
     plain, tap = model(source, target), Tap("*")
     assert torch.equal(model(source, target, tap), plain), "looking changes nothing"
     edited = model(source, target, Tap(edits=[knock_out("decoder.1.cross.2")]))
-    found = decode(model, source, SYMBOLS, config)
+    results = decode(model, source, SYMBOLS, config)
     alone = [decode(model, Ragged.of([text]), SYMBOLS, config) for text in ([3, 4, 5], [6, 7])]
-    assert [[each.ids for each in one] for one in found[:2]] == [
-        [each.ids for each in one] for [one] in alone
+    assert [[hypothesis.ids for hypothesis in hypotheses] for hypotheses in results[:2]] == [
+        [hypothesis.ids for hypothesis in hypotheses] for [hypotheses] in alone
     ]
     monkeypatch.setattr(LOADER, "kernels", None)
     torch.testing.assert_close(model(source, target), plain, rtol=0, atol=1e-5)
@@ -235,7 +239,7 @@ def test_a_translator_agrees_with_pytorch_and_taps_change_nothing(monkeypatch, c
         rtol=0, atol=1e-5,
     )  # fmt: skip
     assert [best.ids for [best, *_] in decode(model, source, SYMBOLS, config)] == [
-        best.ids for [best, *_] in found
+        best.ids for [best, *_] in results
     ]
 
 
@@ -293,7 +297,7 @@ def test_a_translator_in_8_bits_gives_a_sentence_the_same_bits_in_any_batch(monk
     twin = quantise(model)
     texts = [torch.randint(3, 40, (n,)).tolist() for n in (1, 5, 30, 64, *[9] * 40)]
     target = [text[::-1][:7] for text in texts]
-    together = twin(Ragged.of(texts), Ragged.of(target)).split([len(each) for each in target])
+    together = twin(Ragged.of(texts), Ragged.of(target)).split([len(ids) for ids in target])
     for row in (0, 1, 2, 3, 20):
         alone = twin(Ragged.of(texts[row : row + 1]), Ragged.of(target[row : row + 1]))
         assert torch.equal(alone, together[row])
@@ -410,7 +414,7 @@ def test_eight_processes_with_a_cache_folder_that_cannot_be_written(tmp_path):
         )
         for folder in folders
     ]
-    assert [each.wait(timeout=500) for each in running] == [0] * 8
+    assert [process.wait(timeout=500) for process in running] == [0] * 8
     [stored] = (tmp_path / "shared" / "kernels").iterdir()
     assert stored.suffix == ".o"
     assert isinstance(Kernels(stored.read_bytes()[32:]), Kernels)

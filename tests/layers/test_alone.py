@@ -128,9 +128,9 @@ def test_one_tap_serves_several_layers_in_turn(caplog):
     out = b(a(x, ctx), ctx)
     assert tap.records["a.weights"].shape == (2, 4, 3, 3)
     assert not torch.equal(out, b(a(x, plain_context((2, 3))), plain_context((2, 3))))
-    assert ["got b.1, expected a head of a, such as a.1" in each for each in caplog.messages] == [
-        True
-    ]
+    assert [
+        "got b.1, expected a head of a, such as a.1" in message for message in caplog.messages
+    ] == [True]
 
 
 def test_a_record_that_is_not_there_names_the_nearest():

@@ -222,8 +222,8 @@ def test_a_head_may_have_any_width():
 )
 def test_biases_stand_where_they_are_asked_for(bias, has):
     layer = Attention(8, heads=2, bias=bias)
-    found = (layer.query, layer.key_value, layer.out)
-    assert tuple(linear.bias is not None for linear in found) == has
+    projections = (layer.query, layer.key_value, layer.out)
+    assert tuple(linear.bias is not None for linear in projections) == has
 
 
 @torch.no_grad()
@@ -256,10 +256,10 @@ def test_values_that_are_the_memory_are_its_mean_by_the_weights():
     ctx = plain_context((1, 2))
     ctx.memory = memory
     expected = []
-    for query, own in zip(x, (memory.x[:4], memory.x[4:], memory.x[4:]), strict=True):
-        keys = own @ attend.key_value.weight.T + attend.key_value.bias
+    for query, sequence in zip(x, (memory.x[:4], memory.x[4:], memory.x[4:]), strict=True):
+        keys = sequence @ attend.key_value.weight.T + attend.key_value.bias
         energy = (attend.query(query[None]) + keys).tanh() @ attend.score.vector[0]
-        expected.append(energy.softmax(0) @ own)
+        expected.append(energy.softmax(0) @ sequence)
     torch.testing.assert_close(attend(x, ctx), torch.stack(expected), rtol=0, atol=1e-6)
     assert {name for name, _ in attend.named_parameters()} == {
         "query.weight", "query.bias", "key_value.weight", "key_value.bias", "score.vector",
@@ -311,9 +311,9 @@ def test_a_layer_adds_a_bias_of_its_own_that_may_depend_on_the_query():
     attend = Attention(8, 2, score_bias=Louder())
     plain, x = Attention(8, 2), torch.randn(5, 8)
     plain.load_state_dict(attend.state_dict())
-    tap, own = Tap("*.scores", "*.q"), Tap("*.scores")
+    tap, biased = Tap("*.scores", "*.q"), Tap("*.scores")
     plain(x, plain_context((5,), tap=tap))
-    attend(x, plain_context((5,), tap=own))
+    attend(x, plain_context((5,), tap=biased))
     added = tap.records["attention.q"][..., :1] * torch.arange(5)
-    found = own.records["attention.scores"] - tap.records["attention.scores"]
-    torch.testing.assert_close(found, added, rtol=0, atol=1e-5)
+    difference = biased.records["attention.scores"] - tap.records["attention.scores"]
+    torch.testing.assert_close(difference, added, rtol=0, atol=1e-5)

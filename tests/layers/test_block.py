@@ -29,13 +29,13 @@ def with_memory(ctx: Context) -> Context:
     return ctx
 
 
-@pytest.mark.parametrize("place", ["pre", "post"])
+@pytest.mark.parametrize("norm_place", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_an_encoder_block_is_pytorchs(place, activation, copy_block, padding):
-    shape = BlockShape(dim=8, heads=2, hidden=12, activation=activation, norm_place=place)
+def test_an_encoder_block_is_pytorchs(norm_place, activation, copy_block, padding):
+    shape = BlockShape(dim=8, heads=2, hidden=12, activation=activation, norm_place=norm_place)
     ours = Block(shape, "encoder.0", sublayers(shape, "encoder.0"))
     theirs = nn.TransformerEncoderLayer(
-        8, 2, 12, 0.0, activation, batch_first=True, norm_first=place == "pre"
+        8, 2, 12, 0.0, activation, batch_first=True, norm_first=norm_place == "pre"
     )
     copy_block(ours, theirs)
     ctx, x = plain_context(LENGTHS), torch.randn(sum(LENGTHS), 8)
@@ -43,13 +43,13 @@ def test_an_encoder_block_is_pytorchs(place, activation, copy_block, padding):
     torch.testing.assert_close(ours(x, ctx), ctx.layout.unpad(expected), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("place", ["pre", "post"])
+@pytest.mark.parametrize("norm_place", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_a_decoder_block_is_pytorchs(place, activation, copy_block, padding):
-    shape = BlockShape(dim=8, heads=2, hidden=12, activation=activation, norm_place=place)
+def test_a_decoder_block_is_pytorchs(norm_place, activation, copy_block, padding):
+    shape = BlockShape(dim=8, heads=2, hidden=12, activation=activation, norm_place=norm_place)
     ours = Block(shape, "decoder.0", sublayers(shape, "decoder.0", cross=True))
     theirs = nn.TransformerDecoderLayer(
-        8, 2, 12, 0.0, activation, batch_first=True, norm_first=place == "pre"
+        8, 2, 12, 0.0, activation, batch_first=True, norm_first=norm_place == "pre"
     )
     copy_block(ours, theirs)
     ctx, x = with_memory(plain_context(LENGTHS, causal=True)), torch.randn(sum(LENGTHS), 8)
@@ -95,8 +95,8 @@ def test_a_stack_is_its_blocks_one_after_another_and_a_last_norm(final):
 
 def test_no_two_blocks_share_a_weight():
     stack = Stack(BlockShape(dim=8, heads=2, hidden=12), 3, "decoder", Positions(), cross=True)
-    places = [parameter.data_ptr() for parameter in stack.parameters()]
-    assert len(places) == len(set(places)) == 3 * (2 * 6 + 3 * 2 + 4) + 2
+    addresses = [parameter.data_ptr() for parameter in stack.parameters()]
+    assert len(addresses) == len(set(addresses)) == 3 * (2 * 6 + 3 * 2 + 4) + 2
 
 
 def test_attentions_are_named_from_the_input_up():
@@ -127,14 +127,16 @@ def test_drop_path_takes_whole_texts_past_a_sub_layer_and_keeps_the_mean():
     x, ctx = torch.randn(2000, 8), plain_context(lengths)
     change = block.feed_forward(x)
     with drawing_from(torch.Generator().manual_seed(3)):
-        found = block(x, ctx) - x
-    kept = [bool(text.any()) for text in found.split(lengths)]
-    assert 0.7 < sum(kept) / len(kept) < 0.8
-    for text, whole, there in zip(found.split(lengths), change.split(lengths), kept, strict=True):
+        difference = block(x, ctx) - x
+    is_kept = [bool(text.any()) for text in difference.split(lengths)]
+    assert 0.7 < sum(is_kept) / len(is_kept) < 0.8
+    for text, whole, there in zip(
+        difference.split(lengths), change.split(lengths), is_kept, strict=True
+    ):
         expected = whole / 0.75 if there else torch.zeros_like(whole)
         torch.testing.assert_close(text, expected, rtol=0, atol=1e-5)
     with drawing_from(torch.Generator().manual_seed(3)):
-        assert torch.equal(block(x, ctx) - x, found)  # the dice are a generator's
+        assert torch.equal(block(x, ctx) - x, difference)  # the dice are a generator's
     torch.testing.assert_close(block.eval()(x, ctx) - x, change, rtol=0, atol=1e-5)
 
 

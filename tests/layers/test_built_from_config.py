@@ -44,13 +44,13 @@ def shaken(module):
 def same_with_gradients(ours, reference, stack, x):
     """Both give the same, and the same gradients of x and of every weight, in 64 bits."""
     stack.double()
-    found, wanted = [], torch.randn(len(x), 8)
+    gradients, wanted = [], torch.randn(len(x), 8)
     for run in (ours, reference):
         given = x.double().requires_grad_()
         out = run(given)
         weights = [given, *stack.parameters()]
-        found.append([out, *torch.autograd.grad((out * wanted).sum(), weights)])
-    for mine, other in zip(*found, strict=True):
+        gradients.append([out, *torch.autograd.grad((out * wanted).sum(), weights)])
+    for mine, other in zip(*gradients, strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=1e-6)
 
 
@@ -72,8 +72,8 @@ def conformer_block(block, text):
         k, v = (x @ of.key_value.weight.T + of.key_value.bias).chunk(2, 1)
         heads = []
         for head in range(2):
-            own = slice(4 * head, 4 * head + 4)
-            heads.append((q[:, own] @ k[:, own].T / 2).softmax(-1) @ v[:, own])
+            features = slice(4 * head, 4 * head + 4)
+            heads.append((q[:, features] @ k[:, features].T / 2).softmax(-1) @ v[:, features])
         return torch.cat(heads, 1) @ of.out.weight.T + of.out.bias
 
     def convolution(x, of):
@@ -113,7 +113,7 @@ def swin_block(block, picture, shift):
     lengths = of.query_norm.scale[:, 0].clamp(max=math.log(100)).exp()
     q = picture @ of.query.weight.T + of.query.bias
     k, v = (picture @ of.key_value.weight.T + of.key_value.bias).chunk(2, -1)
-    found = torch.zeros_like(picture)
+    out = torch.zeros_like(picture)
     for i in range(height):
         for j in range(width):
             # Neighbours: those whose square, counted from the shifted corner, is the same.
@@ -126,18 +126,20 @@ def swin_block(block, picture, shift):
             ]
             heads = []
             for head in range(2):
-                own = slice(4 * head, 4 * head + 4)
+                features = slice(4 * head, 4 * head + 4)
                 scores = []
                 for a, b in near:
                     offset = 8 * torch.tensor([i - a, j - b]).float()
                     offset = offset.sign() * (offset.abs() + 1).log2() / math.log2(8)
                     bias = 16 * of.score_bias.net(offset.to(picture))[head].sigmoid()
-                    cosine = F.cosine_similarity(q[i, j, own], k[a, b, own], dim=0)
+                    cosine = F.cosine_similarity(q[i, j, features], k[a, b, features], dim=0)
                     scores.append(cosine * lengths[head] + bias)
                 weights = torch.stack(scores).softmax(0)
-                heads.append(sum(w * v[a, b, own] for w, (a, b) in zip(weights, near, strict=True)))
-            found[i, j] = of.out(torch.cat(heads))
-    x = picture + block.self_norm(found)
+                heads.append(
+                    sum(w * v[a, b, features] for w, (a, b) in zip(weights, near, strict=True))
+                )
+            out[i, j] = of.out(torch.cat(heads))
+    x = picture + block.self_norm(out)
     feed = block.feed_forward
     return x + block.feed_norm(feed.out(F.gelu(feed.into(x))))
 
@@ -152,7 +154,7 @@ def test_swin_v2_blocks_are_the_plain_ones(grid):
     def reference(x):
         pictures = x.view(2, *grid, 8)
         for number, block in enumerate(stack.layers()):
-            pictures = torch.stack([swin_block(block, each, number) for each in pictures])
+            pictures = torch.stack([swin_block(block, picture, number) for picture in pictures])
         return pictures.view(-1, 8)
 
     same_with_gradients(
@@ -187,7 +189,7 @@ def test_a_gru_is_the_formula():
     cells = stack.layers()[0].recurrent.cells
 
     def reference(x):
-        found = []
+        outputs = []
         for text in x.split(LENGTHS):
             h = x.new_zeros(8)
             for token in text:
@@ -195,8 +197,8 @@ def test_a_gru_is_the_formula():
                 h_r, h_z, h_n = (cells.weight_hh_l0 @ h + cells.bias_hh_l0).chunk(3)
                 z, r = (x_z + h_z).sigmoid(), (x_r + h_r).sigmoid()
                 h = (1 - z) * (x_n + r * h_n).tanh() + z * h
-                found.append(h)
-        return torch.stack(found)
+                outputs.append(h)
+        return torch.stack(outputs)
 
     x = torch.randn(sum(LENGTHS), 8)
     same_with_gradients(lambda x: stack(x, plain_context(LENGTHS)), reference, stack, x)

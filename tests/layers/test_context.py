@@ -15,13 +15,13 @@ def test_a_selection_is_the_memory_of_those_sentences_alone(lengths, chosen):
     sentences = [torch.randn(length, 8) for length in lengths]
     memory = Memory(torch.cat(sentences), Layout(lengths))
     memory.projected[layer.name] = layer.project_memory(memory)
-    some = memory.select(torch.tensor(chosen))
+    selected = memory.select(torch.tensor(chosen))
     alone = Memory(torch.cat([sentences[i] for i in chosen]), Layout([lengths[i] for i in chosen]))
-    assert torch.equal(some.x, alone.x)
-    assert some.layout.lengths == alone.layout.lengths
-    assert some.mask.key_lengths == alone.mask.key_lengths
+    assert torch.equal(selected.x, alone.x)
+    assert selected.layout.lengths == alone.layout.lengths
+    assert selected.mask.key_lengths == alone.mask.key_lengths
     expected = layer.project_memory(alone)
-    for mine, other in zip(some.projected[layer.name], expected, strict=True):
-        for row, length in enumerate(some.layout.lengths):
+    for mine, other in zip(selected.projected[layer.name], expected, strict=True):
+        for row, length in enumerate(selected.layout.lengths):
             torch.testing.assert_close(mine[row, :, :length], other[row, :, :length])
         assert mine.shape == other.shape

@@ -19,8 +19,8 @@ def test_a_text_is_read_by_itself(norm_kind, causal):
     layer = Convolution(8, kernel=5, norm_kind=norm_kind, causal=causal).eval()
     x = torch.randn(9, 8)
     alone = [layer(text, plain_context((len(text),))) for text in x.split(LENGTHS)]
-    found = layer(x, plain_context(LENGTHS))
-    torch.testing.assert_close(found, torch.cat(alone), rtol=0, atol=1e-6)
+    out = layer(x, plain_context(LENGTHS))
+    torch.testing.assert_close(out, torch.cat(alone), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("causal", "reached"), [(False, [1, 2, 3]), (True, [2, 3, 4])])
@@ -57,17 +57,17 @@ def test_a_gated_convolution_is_that_of_pytorch(kernel, causal):
     alone = []
     for text in x.split(LENGTHS):
         rows = torch.nn.functional.pad(text.T, sides)[None]  # (1, dim, length + k - 1)
-        made = torch.nn.functional.conv1d(rows, weight, layer.into.bias)[0].T
-        alone.append(made[:, :8] * made[:, 8:].sigmoid())
-    found = layer(x, plain_context(LENGTHS))
-    torch.testing.assert_close(found, torch.cat(alone), rtol=0, atol=1e-6)
+        halves = torch.nn.functional.conv1d(rows, weight, layer.into.bias)[0].T
+        alone.append(halves[:, :8] * halves[:, 8:].sigmoid())
+    out = layer(x, plain_context(LENGTHS))
+    torch.testing.assert_close(out, torch.cat(alone), rtol=0, atol=1e-6)
 
 
 def test_batch_norm_of_one_token_uses_the_stored_statistics():
     layer, ctx = Convolution(8, kernel=1, norm_kind="batch"), plain_context((3,))
     layer(torch.randn(3, 8), ctx)
-    before = {name: each.clone() for name, each in layer.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
     x = torch.randn(1, 8)
-    found = layer(x, plain_context((1,)))
-    assert all(torch.equal(before[name], each) for name, each in layer.state_dict().items())
-    assert torch.equal(found, layer.eval()(x, plain_context((1,))))
+    out = layer(x, plain_context((1,)))
+    assert all(torch.equal(before[name], tensor) for name, tensor in layer.state_dict().items())
+    assert torch.equal(out, layer.eval()(x, plain_context((1,))))

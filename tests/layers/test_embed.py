@@ -45,8 +45,8 @@ def test_types_are_added_and_the_norm_comes_before_the_dropout():
     embed.norm.load_state_dict(theirs.LayerNorm.state_dict())
     scheme.table.data = theirs.position_embeddings.weight.data
     ids, types, where = torch.tensor([4, 0, 6]), torch.tensor([0, 1, 1]), torch.arange(3)
-    found = embed(ids, where, scheme, types)
-    torch.testing.assert_close(found, theirs(ids[None], types[None])[0])
+    embedded = embed(ids, where, scheme, types)
+    torch.testing.assert_close(embedded, theirs(ids[None], types[None])[0])
     torch.testing.assert_close(embed(ids, where, scheme), theirs(ids[None])[0])  # all of the first
 
 

@@ -21,13 +21,13 @@ def test_rows_hold_each_token_at_its_place_and_zeros_elsewhere(lengths, heads):
     assert rows.shape == (len(lengths), heads, max(lengths), width)
     token = 0
     for row, length in enumerate(lengths):
-        for place in range(max(lengths)):
+        for position in range(max(lengths)):
             for head in range(heads):
                 expected = torch.zeros(width)
-                if place < length:
+                if position < length:
                     expected = x[token, head * width : (head + 1) * width]
-                assert torch.equal(rows[row, head, place], expected)
-            token += place < length
+                assert torch.equal(rows[row, head, position], expected)
+            token += position < length
 
 
 @settings(deadline=None, max_examples=40)
@@ -43,7 +43,9 @@ def test_rows_and_tokens_are_inverse(lengths):
 @given(LENGTHS)
 def test_where_counts_from_the_start_of_each_sentence(lengths):
     layout = Layout(lengths)
-    assert layout.positions.tolist() == [place for length in lengths for place in range(length)]
+    assert layout.positions.tolist() == [
+        position for length in lengths for position in range(length)
+    ]
 
 
 @settings(deadline=None, max_examples=40)

@@ -93,15 +93,15 @@ def test_rows_are_those_of_the_whole_and_nothing_beyond_reach_is_allowed(situati
     rules, counts, ends = situation
     queries, keys = max(counts), max(ends)
     ranges = st.integers(0, queries - 1).map(lambda first: range(first, queries))
-    some = data.draw(ranges | st.lists(st.integers(0, queries - 1), min_size=1, max_size=4))
-    expected = by_loops(*situation)[:, :, list(some)]
+    chosen = data.draw(ranges | st.lists(st.integers(0, queries - 1), min_size=1, max_size=4))
+    expected = by_loops(*situation)[:, :, list(chosen)]
     # Built for these queries alone, and cut out of the whole.
     for most in (0, masks.LARGEST_WHOLE_MASK):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(masks, "LARGEST_WHOLE_MASK", most)
             mask = Mask(**rules)
-            reach = mask.key_range(some, queries, keys)
-            rows = mask.part(some, reach, queries, keys, "cpu")
+            reach = mask.key_range(chosen, queries, keys)
+            rows = mask.part(chosen, reach, queries, keys, "cpu")
         assert 0 <= reach.start < reach.stop <= keys
         within = torch.ones_like(expected[..., reach]) if rows is None else rows
         assert torch.equal(within.expand_as(expected[..., reach]), expected[..., reach])
@@ -121,9 +121,9 @@ def test_the_kernel_gets_the_same_in_pieces(situation, at_a_time):
         calls = list(Mask(**rules).kernel_calls(queries, keys))
     outs = [
         F.scaled_dot_product_attention(
-            q[:, :, some], k[:, :, reach], v[:, :, reach], attn_mask=allowed, is_causal=causal
+            q[:, :, chosen], k[:, :, reach], v[:, :, reach], attn_mask=allowed, is_causal=causal
         )
-        for some, reach, allowed, causal in calls
+        for chosen, reach, allowed, causal in calls
     ]
     out, weights = torch.cat(outs, dim=2), masked_softmax(q @ k.mT / 2, by_loops(*situation))
     for row, count in enumerate(counts):
@@ -149,9 +149,12 @@ CALLS = {  # rules, queries, keys, calls of the kernel, cells of the largest mas
 
 @pytest.mark.parametrize(("mask", "queries", "keys", "calls", "cells"), CALLS.values(), ids=CALLS)
 def test_long_masks_are_never_whole(mask, queries, keys, calls, cells):
-    found = list(mask.kernel_calls(queries, keys))
-    assert len(found) == calls
-    assert max(0 if piece.allowed is None else piece.allowed.numel() for piece in found) == cells
+    kernel_calls = list(mask.kernel_calls(queries, keys))
+    assert len(kernel_calls) == calls
+    assert (
+        max(0 if piece.allowed is None else piece.allowed.numel() for piece in kernel_calls)
+        == cells
+    )
     assert calls == 1 or not mask._dense
 
 

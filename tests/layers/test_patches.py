@@ -18,13 +18,13 @@ def test_patches_are_pytorchs_convolution_with_the_first_token_and_positions():
     images = Dense(torch.randn(4, 3, 6, 8))
     layout = front.layout(images)
     assert layout.lengths == (13,) * 4
-    found = front.read(images, Context(layout, layout.positions, Mask(), scheme)).view(4, 13, 10)
+    tokens = front.read(images, Context(layout, layout.positions, Mask(), scheme)).view(4, 13, 10)
 
     kernel = front.projection.weight.view(10, 3, 2, 2)
     convolved = F.conv2d(images.values, kernel, front.projection.bias, stride=2)
     expected = convolved.flatten(2).transpose(1, 2) + scheme.table[1:]
-    torch.testing.assert_close(found[:, 1:], expected)
-    torch.testing.assert_close(found[:, 0], (front.first + scheme.table[:1]).expand(4, -1))
+    torch.testing.assert_close(tokens[:, 1:], expected)
+    torch.testing.assert_close(tokens[:, 0], (front.first + scheme.table[:1]).expand(4, -1))
 
 
 def test_cut_is_a_plain_loop():

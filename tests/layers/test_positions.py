@@ -27,11 +27,11 @@ from regard.layers.positions import (
 @pytest.mark.parametrize("dim", [8, 7, 2])
 def test_sinusoid_is_the_papers_formula(dim):
     table = sinusoid(40, dim)
-    for place in range(40):
+    for position in range(40):
         for feature in range(dim):
-            angle = place / 10000 ** (2 * (feature // 2) / dim)
+            angle = position / 10000 ** (2 * (feature // 2) / dim)
             expected = math.cos(angle) if feature % 2 else math.sin(angle)
-            assert table[place, feature].item() == pytest.approx(expected, abs=1e-6)
+            assert table[position, feature].item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_shift_is_the_same_linear_map_everywhere():
@@ -157,7 +157,7 @@ def test_every_scheme_fills_one_plug_point_and_leaves_the_others(kind):
         "rotate": not torch.equal(scheme.rotate(x.view(3, 2, 4), where), x.view(3, 2, 4)),
         "bias": scheme.bias(where[None], 4) is not None,
     }
-    place = {
+    plug_point = {
         "sinusoidal": "add",
         "sinusoidal_halves": "add",
         "sinusoidal_2d": "add",
@@ -166,7 +166,7 @@ def test_every_scheme_fills_one_plug_point_and_leaves_the_others(kind):
         "buckets": "bias",
     }
     assert [name for name, used in filled.items() if used] == (
-        [place[kind]] if kind != "none" else []
+        [plug_point[kind]] if kind != "none" else []
     )
 
 
@@ -176,7 +176,9 @@ def test_sinusoids_of_row_and_column_are_those_of_the_formula():
     assert not table[:2].any()
     for row, column, k in itertools.product(range(3), range(5), range(3)):
         rate = 10000 ** (-k / 3)
-        waves = [wave(place * rate) for place in (row, column) for wave in (math.sin, math.cos)]
+        waves = [
+            wave(coordinate * rate) for coordinate in (row, column) for wave in (math.sin, math.cos)
+        ]
         assert table[2 + 5 * row + column, k::3].tolist() == pytest.approx(waves, abs=1e-6)
 
 
@@ -213,19 +215,19 @@ def test_halves_are_marians_sines_first_then_cosines(dim):
 def test_a_computed_table_grows_with_the_texts_and_has_the_same_numbers(kind):
     make = partial(position_scheme, kind, dim=8, heads=2, causal=True)
     scheme, whole = make(max_length=2**24), make(max_length=5000)
-    rows = lambda one: len(one.table if kind != "rotary" else one.sine)  # noqa: E731
+    rows = lambda table_of: len(table_of.table if kind != "rotary" else table_of.sine)  # noqa: E731
     assert rows(scheme) == INITIAL_ROWS
     whole.extend_to(5000)
     with torch.inference_mode():
         scheme.extend_to(3000)
     assert 3000 <= rows(scheme) <= 5000 == rows(whole)
     where, x = torch.tensor([0, 1023, 1024, 2999]), torch.randn(4, 2, 4, requires_grad=True)
-    found, expected = (
-        one.rotate(x, where) if kind == "rotary" else one.add(x.flatten(1), where)
-        for one in (scheme, whole)
+    grown_output, expected = (
+        table_of.rotate(x, where) if kind == "rotary" else table_of.add(x.flatten(1), where)
+        for table_of in (scheme, whole)
     )
-    assert torch.equal(found, expected)
-    found.sum().backward()  # what grew while nothing was learned can be learned with
+    assert torch.equal(grown_output, expected)
+    grown_output.sum().backward()  # what grew while nothing was learned can be learned with
     bounded = make(max_length=1500)
     bounded.extend_to(9000)
     assert rows(bounded) == 1500

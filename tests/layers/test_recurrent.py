@@ -32,7 +32,7 @@ def by_hand(cells, texts):
     w_r, w_z, w_n = cells.weight_ih_l0.chunk(3)
     u_r, u_z, u_n = cells.weight_hh_l0.chunk(3)
     b_r, b_z, b_n = (cells.bias_ih_l0 + cells.bias_hh_l0).chunk(3)
-    found = []
+    states = []
     for text in texts:
         h = torch.zeros(cells.hidden_size)
         for x in text:
@@ -40,8 +40,8 @@ def by_hand(cells, texts):
             r = torch.sigmoid(w_r @ x + u_r @ h + b_r)
             candidate = torch.tanh(w_n @ x + u_n @ (r * h) + b_n)
             h = (1 - z) * h + z * candidate
-            found.append(h)
-    return torch.stack(found)
+            states.append(h)
+    return torch.stack(states)
 
 
 def test_a_gru_that_resets_before_the_matrix_is_the_lectures_with_its_gradients():
@@ -51,8 +51,8 @@ def test_a_gru_that_resets_before_the_matrix_is_the_lectures_with_its_gradients(
     torch.testing.assert_close(ours, plain, rtol=0, atol=1e-6)
     inputs = [x, *layer.parameters()]
     mine, theirs = (torch.autograd.grad((out * weights).sum(), inputs) for out in (ours, plain))
-    for one, other in zip(mine, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=2e-6)
+    for tensor, expected in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(tensor, expected, rtol=0, atol=2e-6)
     after = Recurrent(8, cell="gru")  # it is another function than PyTorch's
     after.load_state_dict(layer.state_dict())
     assert not torch.allclose(after(x, plain_context(LENGTHS)), ours, atol=1e-2)
@@ -64,9 +64,9 @@ def test_a_layer_that_reads_from_the_end_is_pytorchs_on_the_reversed_text(cell):
     back = Recurrent(8, cell=cell, direction="backward")
     apart, x = Recurrent(16, cell=cell, direction="apart"), torch.randn(9, 8)
     apart.backward_cells = back.cells
-    found, texts = back(x, plain_context(LENGTHS)), x.split(LENGTHS)
+    out, texts = back(x, plain_context(LENGTHS)), x.split(LENGTHS)
     expected = torch.cat([back.cells(text.flip(0))[0].flip(0) for text in texts])
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-6)
     both = apart(torch.cat((2 * x, x), 1), plain_context(LENGTHS))
     forward = torch.cat([apart.cells(2 * text)[0] for text in texts])
     torch.testing.assert_close(both, torch.cat((forward, expected), 1), rtol=0, atol=1e-6)
@@ -77,9 +77,9 @@ def test_the_loop_computes_no_padding():
     layer, computed = Recurrent(8, cell="gru_before"), []
     real = recurrent.gates_of
 
-    def counted(cell, from_x, *rest):
+    def counted(cell, from_x, *others):
         computed.append(len(from_x))
-        return real(cell, from_x, *rest)
+        return real(cell, from_x, *others)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recurrent, "gates_of", counted)
@@ -97,8 +97,8 @@ def test_a_text_is_read_by_itself(layer):
 @torch.no_grad()
 def test_a_text_without_tokens_gives_none(layer):
     x = torch.randn(5, 8)
-    found = layer(x, plain_context((2, 0, 3)))
-    torch.testing.assert_close(found, layer(x, plain_context((2, 3))), rtol=0, atol=1e-6)
+    out = layer(x, plain_context((2, 0, 3)))
+    torch.testing.assert_close(out, layer(x, plain_context((2, 3))), rtol=0, atol=1e-6)
 
 
 @torch.no_grad()
@@ -138,8 +138,8 @@ def test_a_recorded_gate_can_be_put_into_another_run():
     x, other, tap = torch.randn(9, 8), torch.randn(9, 8), Tap("*.state", "*.cell")
     layer(x, plain_context(LENGTHS, tap=tap))
     edits = [replace(site, value) for site, value in tap.records.items()]
-    found = layer(other, plain_context(LENGTHS, tap=Tap(edits=edits)))
-    torch.testing.assert_close(found, layer(x, plain_context(LENGTHS)), rtol=0, atol=1e-6)
+    out = layer(other, plain_context(LENGTHS, tap=Tap(edits=edits)))
+    torch.testing.assert_close(out, layer(x, plain_context(LENGTHS)), rtol=0, atol=1e-6)
 
 
 def test_gates_have_the_names_that_sites_say():

@@ -15,7 +15,7 @@ DIM, LENGTHS, MEMORY = 6, (4, 1, 0, 3), (2, 5, 3, 4)
 
 def context(lengths, memory, block):
     start = block.recurrent.start(len(lengths), memory.x)
-    states = [tuple(torch.full_like(each, 0.5) for each in start)]
+    states = [tuple(torch.full_like(tensor, 0.5) for tensor in start)]
     empty = KVCache(0, len(lengths), 0, 0, 0)
     ctx = replace(plain_context(lengths), memory=memory, cache=RecurrentState(states, empty))
     return ctx, states
@@ -36,5 +36,5 @@ def test_each_row_keeps_the_state_after_its_own_last_token(cell):
         alone, expected = context((len(x),), whole.select(torch.tensor([row])), block)
         for token in x:  # one token at a time
             block(token[None], replace(alone, layout=Layout((1,)), positions=torch.zeros(1).long()))
-        for found, one in zip(states[0], expected[0], strict=True):
-            torch.testing.assert_close(found[row], one[0])
+        for state, single_state in zip(states[0], expected[0], strict=True):
+            torch.testing.assert_close(state[row], single_state[0])

@@ -22,9 +22,9 @@ def filled(lengths):
     """A cache whose every row holds its own number, key by key."""
     cache = KVCache(2, len(lengths), 6, 1, 1)
     for row, length in enumerate(lengths):
-        for place in range(length):
+        for position in range(length):
             for layer in cache.layers:
-                layer[row, place] = torch.tensor([10 * row + place, -(10 * row + place)])[
+                layer[row, position] = torch.tensor([10 * row + position, -(10 * row + position)])[
                     :, None, None
                 ]
     cache.lengths = tuple(lengths)
@@ -40,9 +40,9 @@ def test_reorder_makes_row_i_what_row_rows_i_was(lengths, order):
     cache.reorder(torch.tensor(order, dtype=torch.int64))
     assert cache.lengths == tuple(lengths[row] for row in order)
     for new, old in enumerate(order):
-        held = slice(0, lengths[old])
+        filled_part = slice(0, lengths[old])
         for mine, theirs in zip(cache.layers, before.layers, strict=True):
-            assert torch.equal(mine[new, held], theirs[old, held])
+            assert torch.equal(mine[new, filled_part], theirs[old, filled_part])
 
 
 @pytest.mark.parametrize("lengths", [(2, 2), (3, 1)])
@@ -52,7 +52,7 @@ def test_append_writes_behind_what_is_there_and_leaves_lengths_to_advance(length
     keys, values = cache.append(1, k, -k)
     assert keys.shape == (2, 1, max(lengths) + 2, 1)
     for row, length in enumerate(lengths):
-        old = [10.0 * row + place for place in range(length)]
+        old = [10.0 * row + position for position in range(length)]
         expected = [*old, *k[row].flatten().tolist()]
         assert keys[row].flatten().tolist()[: length + 2] == expected
         assert values[row].flatten().tolist()[: length + 2] == [-x for x in expected]
@@ -64,15 +64,15 @@ def test_append_writes_behind_what_is_there_and_leaves_lengths_to_advance(length
 
 
 def test_the_buffers_take_turns_and_none_is_made_anew():
-    def places(cache):
+    def addresses(cache):
         return {buffer.data_ptr() for buffer in (*cache.layers, cache.spare)}
 
     cache = filled((2, 2, 2))
-    before = places(cache)
+    before = addresses(cache)
     keys, _ = cache.append(0, torch.zeros(3, 1, 1, 1), torch.zeros(3, 1, 1, 1))
     assert keys.data_ptr() == cache.layers[0].data_ptr()
     cache.reorder(torch.tensor([2, 0]))
-    assert places(cache) == before
+    assert addresses(cache) == before
     assert len(before) == 3
 
 
@@ -80,13 +80,13 @@ def test_what_was_never_written_is_never_read_as_something_that_is_no_number():
     cache = KVCache(1, 2, 8, 1, 1)
     for buffer in (*cache.layers, cache.spare):
         buffer.fill_(torch.nan)
-    one = torch.ones(2, 1, 1, 1)
-    cache.append(0, one, one)
+    ones = torch.ones(2, 1, 1, 1)
+    cache.append(0, ones, ones)
     cache.advance((1, 0))
-    cache.append(0, one.repeat(1, 1, 3, 1), one.repeat(1, 1, 3, 1))
+    cache.append(0, ones.repeat(1, 1, 3, 1), ones.repeat(1, 1, 3, 1))
     cache.advance((3, 1))
     cache.reorder(torch.tensor([1, 0]))
-    keys, values = cache.append(0, one, one)
+    keys, values = cache.append(0, ones, ones)
     assert keys.isfinite().all()
     assert values.isfinite().all()
 

@@ -255,11 +255,11 @@ def test_a_tap_leaves_the_steps_bit_identical_and_the_encoders_records_in_place(
 @pytest.mark.parametrize("edited", [False, True])
 def test_a_step_has_one_query_which_any_choice_of_queries_records(edited, model, ragged):
     edits = [Edit("decoder.*.weights", torch.clone)] if edited else []
-    some = Tap("decoder.*.weights", heads=[2], queries=[4], edits=edits)
+    chosen_tap = Tap("decoder.*.weights", heads=[2], queries=[4], edits=edits)
     whole = Tap("decoder.*.weights", edits=edits)
-    for tap in (some, whole):
+    for tap in (chosen_tap, whole):
         write(model, ragged(LENGTHS), tap, TOKENS, MOVES)
-    for part, step in zip(some.steps, whole.steps, strict=True):
+    for part, step in zip(chosen_tap.steps, whole.steps, strict=True):
         for site, record in step.items():
             torch.testing.assert_close(part[site], record[:, [2]])
 
@@ -296,8 +296,8 @@ def test_a_head_scaled_by_one_changes_nothing(model, pair):
 
 def test_a_pattern_knocks_out_the_same_head_of_several_layers(model, pair):
     several = run(model, pair, knock_out("decoder.*.self.1"))
-    each = run(model, pair, knock_out("decoder.0.self.1"), knock_out("decoder.1.self.1"))
-    assert torch.equal(several, each)
+    one_by_one = run(model, pair, knock_out("decoder.0.self.1"), knock_out("decoder.1.self.1"))
+    assert torch.equal(several, one_by_one)
 
 
 SITES = [

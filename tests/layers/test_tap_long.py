@@ -108,11 +108,11 @@ def test_a_part_is_a_slice_of_the_whole_whether_chosen_before_or_after(case, hea
 @torch.no_grad()
 def test_parts_of_a_part_count_from_its_own_beginning(case):
     layer, x, context = case
-    tap, some = Tap(SITE), Tap(SITE, heads=[3, 1], queries=range(40, 290))
-    for one in (tap, some):
-        layer(x, context(one))
+    tap, part_tap = Tap(SITE), Tap(SITE, heads=[3, 1], queries=range(40, 290))
+    for recorder in (tap, part_tap):
+        layer(x, context(recorder))
     torch.testing.assert_close(
-        some.records.part(SITE, heads=[1], queries=[5]),
+        part_tap.records.part(SITE, heads=[1], queries=[5]),
         tap.records[SITE][:, [1]][:, :, [45]],
         rtol=0,
         atol=1e-6,
@@ -124,12 +124,12 @@ def test_parts_of_a_part_count_from_its_own_beginning(case):
 def test_blocks_one_after_another_are_the_whole(case, read):
     layer, x, context = case
     tap, whole = Tap(SITE), Tap(SITE)
-    for one in (tap, whole):
-        layer(x, context(one))
+    for recorder in (tap, whole):
+        layer(x, context(recorder))
     if read:
         assert tap.records[SITE] is tap.records[SITE]
     blocks = list(tap.records.blocks(SITE))
-    assert [some.start for some, _ in blocks] == [0, *(some.stop for some, _ in blocks[:-1])]
+    assert [group.start for group, _ in blocks] == [0, *(group.stop for group, _ in blocks[:-1])]
     joined = torch.cat([block for _, block in blocks], dim=2)
     torch.testing.assert_close(joined, whole.records[SITE], rtol=0, atol=1e-6)
 
@@ -204,13 +204,13 @@ def test_what_is_kept_is_the_smaller_of_the_weights_and_q_and_k(wide, chosen, nu
     layer, x, length = wide
     tap = Tap(SITE, **chosen)
     layer(x, plain_context((length,), tap=tap))
-    kept = tap.records.data[SITE]
+    record = tap.records.data[SITE]
     if numbers is None:  # two queries of weights are less than all of k
-        assert kept.shape == (1, HEADS, 2, length)
+        assert record.shape == (1, HEADS, 2, length)
     else:
-        assert kept.q.numel() + kept.k.numel() == numbers * length * DIM // HEADS
-        held = {t.untyped_storage().nbytes() for t in (kept.q, kept.k)}
-        assert held == {numbers // 2 * length * DIM // HEADS * 4}  # no view of something larger
+        assert record.q.numel() + record.k.numel() == numbers * length * DIM // HEADS
+        sizes = {t.untyped_storage().nbytes() for t in (record.q, record.k)}
+        assert sizes == {numbers // 2 * length * DIM // HEADS * 4}  # no view of something larger
 
 
 def test_short_records_are_numbers_at_once():
@@ -294,16 +294,16 @@ def test_an_edit_of_weights_alone_makes_them_once(wide, monkeypatch):
     """Not the scores, their masked copy and the softmax side by side."""
     layer, x, length = wide
     monkeypatch.setattr(products, "CELLS", 8 * length)  # as if it were longer
-    made = set()
+    computed = set()
 
     class Places(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             out = func(*args, **(kwargs or {}))
             if isinstance(out, torch.Tensor) and out.numel() == HEADS * length * length:
-                made.add(out.data_ptr())
+                computed.add(out.data_ptr())
             return out
 
     tap = Tap(edits=[Edit(SITE, lambda weights: weights)])
     with torch.no_grad(), Places():
         layer(x, plain_context((length,), causal=True, tap=tap))
-    assert len(made) == 1
+    assert len(computed) == 1

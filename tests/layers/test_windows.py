@@ -31,8 +31,8 @@ def neighbours(grid, size, shift, query):
     by = [shift if extent > size else 0 for extent in grid]
 
     def square(token):
-        place = divmod(token, grid[1])
-        return [(at - off) // side for at, off, side in zip(place, by, sides, strict=True)]
+        cell = divmod(token, grid[1])
+        return [(at - off) // side for at, off, side in zip(cell, by, sides, strict=True)]
 
     return [t for t in range(grid[0] * grid[1]) if square(t) == square(query)]
 
@@ -70,15 +70,15 @@ def test_a_tap_shows_windows_in_the_order_of_the_picture(shift):
     assert v.shape == (2, 2, 15, 4)
     by_hand = torch.zeros(2, 2, 15, 4)
     for query in range(15):
-        for place, key in enumerate(windows.keys(query)):
+        for column, key in enumerate(windows.keys(query)):
             if key >= 0:
-                by_hand[:, :, query] += weights[:, :, query, place, None] * v[:, :, key]
+                by_hand[:, :, query] += weights[:, :, query, column, None] * v[:, :, key]
             else:
-                assert not weights[:, :, query, place].any()
+                assert not weights[:, :, query, column].any()
     torch.testing.assert_close(by_hand, tap.records["attention.heads"], rtol=0, atol=1e-6)
-    some = Tap("*.weights", heads=[1], queries=[7, 0])
-    attend(x, context(layout, windows, some))
-    assert torch.equal(some.records["attention.weights"], weights[:, [1]][:, :, [7, 0]])
+    part = Tap("*.weights", heads=[1], queries=[7, 0])
+    attend(x, context(layout, windows, part))
+    assert torch.equal(part.records["attention.weights"], weights[:, [1]][:, :, [7, 0]])
     with pytest.raises(InputError, match="no such query in attention: got 15, expected 0 to 14"):
         attend(x, context(layout, windows, Tap("*.weights", queries=[15])))
 
@@ -90,30 +90,30 @@ def test_edits_of_windows_see_the_picture_too():
     plain = attend(x, context(layout, windows))
     for site in ("q", "k", "v", "scores", "weights", "heads"):
         tap = Tap(edits=[Edit(f"attention.{site}", lambda value: value * 1)])
-        found = attend(x, context(layout, windows, tap))
-        torch.testing.assert_close(found, plain, rtol=0, atol=1e-6)
+        out = attend(x, context(layout, windows, tap))
+        torch.testing.assert_close(out, plain, rtol=0, atol=1e-6)
 
     def away(weights):
         weights = weights.clone()
         weights[:, :, 7] = 0
         return weights
 
-    found = attend(x, context(layout, windows, Tap(edits=[Edit("*.weights", away)])))
-    torch.testing.assert_close(found[7], attend.out.bias, rtol=0, atol=1e-6)
+    out = attend(x, context(layout, windows, Tap(edits=[Edit("*.weights", away)])))
+    torch.testing.assert_close(out[7], attend.out.bias, rtol=0, atol=1e-6)
     others = [*range(7), *range(8, 15)]
-    torch.testing.assert_close(found[others], plain[others], rtol=0, atol=1e-6)
+    torch.testing.assert_close(out[others], plain[others], rtol=0, atol=1e-6)
 
 
 def test_a_table_of_offsets_gives_pairs_of_one_offset_one_number():
     layout = Layout((12,), grid=(3, 4))
     bias = RelativeBias(2, 4)
-    found = bias(torch.randn(1, 2, 12, 4), layout)
-    assert found.shape == (1, 2, 12, 12)
+    values = bias(torch.randn(1, 2, 12, 4), layout)
+    assert values.shape == (1, 2, 12, 12)
     for query in range(12):
         for key in range(12):
             (i, j), (a, b) = divmod(query, 4), divmod(key, 4)
             number = bias.table[(i - a + 3) * 7 + j - b + 3]
-            assert torch.equal(found[0, :, query, key], number)
+            assert torch.equal(values[0, :, query, key], number)
     with pytest.raises(InputError, match="got a grid of 3 x 5, expected windows of at most 4 x 4"):
         bias(torch.randn(1, 2, 15, 4), Layout((15,), grid=(3, 5)))
     with pytest.raises(InputError, match="got tokens in no grid"):

@@ -23,13 +23,13 @@ def tiny(**fields):
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
-@pytest.mark.parametrize("place", ["pre", "post"])
+@pytest.mark.parametrize("norm_place", ["pre", "post"])
 @pytest.mark.parametrize("tied", [True, False])
-def test_it_is_pytorchs_layers_under_a_causal_mask(place, tied, copy_block, ragged):
-    ours = tiny(norm_place=place, tied=tied, final_norm=True)
+def test_it_is_pytorchs_layers_under_a_causal_mask(norm_place, tied, copy_block, ragged):
+    ours = tiny(norm_place=norm_place, tied=tied, final_norm=True)
     layer = nn.TransformerEncoderLayer(
         16, 4, 24, 0.0, lambda x: F.gelu(x, approximate="tanh"),
-        batch_first=True, norm_first=place == "pre",
+        batch_first=True, norm_first=norm_place == "pre",
     )  # fmt: skip
     theirs = nn.TransformerEncoder(layer, 2, nn.LayerNorm(16))
     for block, other in zip(ours.decoder.blocks, theirs.layers, strict=True):
@@ -153,9 +153,11 @@ def test_a_text_read_in_pieces_is_the_text_read_at_once(positions, window, cuts)
         whole = model.read(Ragged.of(texts), model.start(None, 3, 16))
         state = model.start(None, 3, 16)
         model.read(Ragged.of([ids[:cut] for ids, cut in zip(texts, cuts, strict=True)]), state)
-        mark, rest = state.mark(), [ids[cut:] for ids, cut in zip(texts, cuts, strict=True)]
+        mark, second_parts = state.mark(), [ids[cut:] for ids, cut in zip(texts, cuts, strict=True)]
         for _ in range(2):  # and read again
-            torch.testing.assert_close(model.read(Ragged.of(rest), state), whole, rtol=0, atol=1e-5)
+            torch.testing.assert_close(
+                model.read(Ragged.of(second_parts), state), whole, rtol=0, atol=1e-5
+            )
             assert state.lengths == (4, 3, 7)
             state.rewind(mark)
             assert state.lengths == cuts

@@ -26,23 +26,23 @@ def some_texts(ragged):
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
-@pytest.mark.parametrize("place", ["post", "pre"])
-def test_it_is_pytorchs_encoder_over_the_sum_of_three_embeddings(place, copy_block, ragged):
-    ours = tiny(norm_place=place, norm_epsilon=1e-5).train()
+@pytest.mark.parametrize("norm_place", ["post", "pre"])
+def test_it_is_pytorchs_encoder_over_the_sum_of_three_embeddings(norm_place, copy_block, ragged):
+    ours = tiny(norm_place=norm_place, norm_epsilon=1e-5).train()
     layer = nn.TransformerEncoderLayer(
-        16, 4, 24, 0.0, "gelu", batch_first=True, norm_first=place == "pre"
+        16, 4, 24, 0.0, "gelu", batch_first=True, norm_first=norm_place == "pre"
     )
-    theirs = nn.TransformerEncoder(layer, 2, nn.LayerNorm(16) if place == "pre" else None)
+    theirs = nn.TransformerEncoder(layer, 2, nn.LayerNorm(16) if norm_place == "pre" else None)
     for block, other in zip(ours.encoder.blocks, theirs.layers, strict=True):
         copy_block(block, other)
     texts = some_texts(ragged)
     types = texts.types.split(LENGTHS)
     hidden = ours.hidden(texts).split(LENGTHS)
-    for ids, kinds, found in zip(texts.split(), types, hidden, strict=True):
+    for ids, kinds, vectors in zip(texts.split(), types, hidden, strict=True):
         x = ours.embed.weight[ids] + ours.embed.types[kinds]
         x = x + ours.encoder.positions.table[: len(ids)]
         x = F.layer_norm(x, (16,), ours.embed.norm.weight, ours.embed.norm.bias)
-        torch.testing.assert_close(found, theirs(x[None])[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(vectors, theirs(x[None])[0], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("size", "weights"), [("base", 109_482_240), ("large", 335_141_888)])

@@ -24,13 +24,13 @@ def tiny(**fields):
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
-@pytest.mark.parametrize("place", ["pre", "post"])
+@pytest.mark.parametrize("norm_place", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_it_is_pytorchs_transformer(place, activation, copy_block, padding, ragged):
-    config = tiny(norm_place=place, activation=activation, final_norm=True)
+def test_it_is_pytorchs_transformer(norm_place, activation, copy_block, padding, ragged):
+    config = tiny(norm_place=norm_place, activation=activation, final_norm=True)
     ours = build(config, 11, 11)
     theirs = nn.Transformer(
-        16, 4, 2, 2, 24, 0.0, activation, batch_first=True, norm_first=place == "pre"
+        16, 4, 2, 2, 24, 0.0, activation, batch_first=True, norm_first=norm_place == "pre"
     )
     for mine, other in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
         for block, layer in zip(mine.blocks, other.layers, strict=True):
@@ -102,10 +102,10 @@ def test_every_matrix_fills_its_own_glorot_bound(fields, hidden):
 
 
 @pytest.mark.parametrize("tied", ["all", "output", "none"])
-@pytest.mark.parametrize("place", ["pre", "post"])
+@pytest.mark.parametrize("norm_place", ["pre", "post"])
 @pytest.mark.parametrize("vocab", [12, 24, 260, 4000])
-def test_the_first_loss_is_that_of_an_even_guess(tied, place, vocab, ragged):
-    config = TransformerConfig(size="tiny", tied=tied, norm_place=place, dropout=0.0)
+def test_the_first_loss_is_that_of_an_even_guess(tied, norm_place, vocab, ragged):
+    config = TransformerConfig(size="tiny", tied=tied, norm_place=norm_place, dropout=0.0)
     model = build(config, vocab, vocab)
     source, target = ragged((9,) * 24, vocab), ragged((9,) * 24, vocab, seed=1)
     with torch.no_grad():

@@ -61,8 +61,8 @@ def test_every_family_says_what_its_models_are_made_of(family):
         assert model.hidden(Ragged.of([[5, 6, 7], [8]])).shape == (4, 16)
     else:
         images = Dense(torch.zeros(2, config.channels, *config.image))
-        each = config.grid[0] * config.grid[1] + getattr(config, "tokens_before", 0)
-        assert model.hidden(images).shape == (2 * each, 16)
+        tokens_per_image = config.grid[0] * config.grid[1] + getattr(config, "tokens_before", 0)
+        assert model.hidden(images).shape == (2 * tokens_per_image, 16)
 
     below, *layers, top = model.depths()
     stack = getattr(model, model.reader)

@@ -36,11 +36,15 @@ def test_a_filled_model_is_the_model_whose_weights_they_are(family):
     assert filled.state_dict().keys() == weights.keys()
     for name, tensor in filled.state_dict().items():
         assert torch.equal(tensor, weights[name])
-    for (name, table), (_, own) in zip(model.named_buffers(), filled.named_buffers(), strict=True):
-        assert torch.equal(own, table), name  # computed, not stored
-    together = {id(one) for one in model.parameters()}
-    assert len({id(one) for one in filled.parameters()}) == len(together)  # tied as before
-    assert all(one.requires_grad and one.is_leaf for one in filled.parameters())
+    for (name, table), (_, own_table) in zip(
+        model.named_buffers(), filled.named_buffers(), strict=True
+    ):
+        assert torch.equal(own_table, table), name  # computed, not stored
+    together = {id(parameter) for parameter in model.parameters()}
+    assert len({id(parameter) for parameter in filled.parameters()}) == len(
+        together
+    )  # tied as before
+    assert all(parameter.requires_grad and parameter.is_leaf for parameter in filled.parameters())
 
 
 def test_nothing_is_copied_and_nothing_is_drawn():

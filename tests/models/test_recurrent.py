@@ -57,11 +57,11 @@ def close(actual, expected, atol=1e-6):
 def their(kind, layer, **sizes):
     """PyTorch's module with a layer's weights."""
     weights = dict(layer.named_parameters())
-    made = kind(**sizes).to(next(iter(weights.values())))
-    for name, parameter in made.named_parameters():
-        found = weights[name if name in weights else f"{name}_l0"]
-        parameter.data = found.data
-    return made
+    module = kind(**sizes).to(next(iter(weights.values())))
+    for name, parameter in module.named_parameters():
+        weight = weights[name if name in weights else f"{name}_l0"]
+        parameter.data = weight.data
+    return module
 
 
 def encoded(model, ids):
@@ -102,13 +102,15 @@ def plainly(model, source, target, alignment=None):
         their(cell, block.recurrent.cells, input_size=DIM * (1 + (n == 0)), hidden_size=DIM)
         for n, block in enumerate(model.decoder.layers())
     ]
-    held = [tuple(each) for each in begun(model, h)]
+    layer_states = [tuple(state) for state in begun(model, h)]
     rows, states, contexts = [], [], []
     for token in y:
-        query = torch.cat((held[0][0], token)) if model.config.last_word else held[0][0]
+        query = (
+            torch.cat((layer_states[0][0], token)) if model.config.last_word else layer_states[0][0]
+        )
         q, keys = look.query.weight @ query, look.key_value.weight[: len(h)]  # p_i
         if model.config.attention != "location":
-            keys = [look.key_value.weight @ each for each in h]
+            keys = [look.key_value.weight @ h_i for h_i in h]
         if model.config.attention == "additive":
             e = torch.stack([look.score.vector[0] @ (q + key).tanh() for key in keys])
         else:
@@ -116,13 +118,15 @@ def plainly(model, source, target, alignment=None):
         alpha = e.softmax(0) if alignment is None else alignment(e)
         if model.config.hard_attention:
             alpha = torch.eye(len(e))[e.argmax()]
-        context = sum(weight * each for weight, each in zip(alpha, h, strict=True))
+        context = sum(weight * h_i for weight, h_i in zip(alpha, h, strict=True))
         x = torch.cat((token, context))
         for number, layer in enumerate(layers):
-            before = tuple(each[None] for each in held[number])
+            before = tuple(tensor[None] for tensor in layer_states[number])
             new = layer(x[None], before if model.config.cell == "lstm" else before[0])
-            held[number] = tuple(each[0] for each in (new if isinstance(new, tuple) else (new,)))
-            x = held[number][0]
+            layer_states[number] = tuple(
+                tensor[0] for tensor in (new if isinstance(new, tuple) else (new,))
+            )
+            x = layer_states[number][0]
         rows.append(alpha)
         states.append(x)
         contexts.append(context)
@@ -135,10 +139,10 @@ def test_it_is_a_plain_loop_over_each_sentence(cell, fields, pair):
     model = make(cell=cell, **fields)
     tap = Tap(WEIGHTS)
     with torch.no_grad():
-        found = model(*pair, tap).split(TARGET)
+        logits = model(*pair, tap).split(TARGET)
         for row, (source, target) in enumerate(zip(*(s.split() for s in pair), strict=True)):
             expected, weights = plainly(model, source, target)
-            close(found[row], expected, atol=2e-6)
+            close(logits[row], expected, atol=2e-6)
             close(tap.records[WEIGHTS][row, 0, : len(target), : len(source)], weights)
 
 
@@ -146,22 +150,22 @@ def test_it_is_a_plain_loop_over_each_sentence(cell, fields, pair):
 @torch.no_grad()
 def test_without_attention_it_is_pytorchs_recurrence_fed_the_context(cell, pair):
     model = make(cell=cell, attention="none", encoder_layers=2)
-    found = model(*pair).split(TARGET)
+    logits = model(*pair).split(TARGET)
     for row, (source, target) in enumerate(zip(*(side.split() for side in pair), strict=True)):
         h, y = encoded(model, source), model.target_embed.weight[target] * DIM**0.5
         context = torch.cat((h[-1, : DIM // 2], h[0, DIM // 2 :])).expand(len(target), DIM)
         cells = model.decoder.blocks[0].recurrent.cells
         layer = their(WHOLE[cell], cells, input_size=2 * DIM, hidden_size=DIM)
-        first = tuple(each[None] for each in begun(model, h)[0])
+        first = tuple(tensor[None] for tensor in begun(model, h)[0])
         states, _ = layer(torch.cat((y, context), 1), first if cell == "lstm" else first[0])
-        close(found[row], logits_of(model, states, context, y), atol=2e-6)
+        close(logits[row], logits_of(model, states, context, y), atol=2e-6)
 
 
 @pytest.mark.parametrize("encoder", ["both", "backward"])
 @torch.no_grad()
 def test_the_context_as_first_state_alone_is_a_language_model_that_begins_with_it(encoder, pair):
     model = make(cell="lstm", attention="none", context="first", encoder=encoder, decoder_layers=2)
-    found = model(*pair).split(TARGET)
+    logits = model(*pair).split(TARGET)
     for row, (source, target) in enumerate(zip(*(side.split() for side in pair), strict=True)):
         x = model.target_embed.weight[target] * DIM**0.5
         first = begun(model, encoded(model, source))
@@ -169,7 +173,7 @@ def test_the_context_as_first_state_alone_is_a_language_model_that_begins_with_i
             layer = their(nn.LSTM, block.recurrent.cells, input_size=DIM, hidden_size=DIM)
             x, _ = layer(x, (h[None], c[None]))
         top = (x @ model.decoder.readout.weight.T + model.decoder.readout.bias).tanh()
-        close(found[row], top @ model.head.weight.T, atol=2e-6)
+        close(logits[row], top @ model.head.weight.T, atol=2e-6)
 
 
 def test_the_gradient_of_hard_attention_is_that_of_soft():
@@ -195,16 +199,16 @@ def test_gradients_are_those_of_the_plain_loop(pair):
     plain = []
     for source, target in zip(*(side.split() for side in pair), strict=True):
         h, y = model.encode(Ragged.of([source])).x, model.target_embed.weight[target] * DIM**0.5
-        look, held, rows = model.decoder.blocks[0].cross_attention, begun(model, h)[0, 0], []
+        look, state, rows = model.decoder.blocks[0].cross_attention, begun(model, h)[0, 0], []
         for token in y:
-            e = (look.query(held[None]) + look.key_value(h)).tanh() @ look.score.vector[0]
+            e = (look.query(state[None]) + look.key_value(h)).tanh() @ look.score.vector[0]
             context = e.softmax(0) @ h
             into = layer.weight_ih_l0 @ torch.cat((token, context)) + layer.bias_ih_l0
             r, z, n = into.chunk(3)
-            u_r, u_z, u_n = (layer.weight_hh_l0 @ held + layer.bias_hh_l0).chunk(3)
+            u_r, u_z, u_n = (layer.weight_hh_l0 @ state + layer.bias_hh_l0).chunk(3)
             r, z = (r + u_r).sigmoid(), (z + u_z).sigmoid()
-            held = (1 - z) * (n + r * u_n).tanh() + z * held
-            rows.append(logits_of(model, [held], [context], [token])[0])
+            state = (1 - z) * (n + r * u_n).tanh() + z * state
+            rows.append(logits_of(model, [state], [context], [token])[0])
         plain.append(torch.stack(rows))
     theirs = torch.autograd.grad((torch.cat(plain) * wanted).sum(), weights)
     for mine, expected in zip(ours, theirs, strict=True):
@@ -218,10 +222,10 @@ def test_a_uniform_alignment_is_the_mean_of_the_source(pair):
     def even(weights):
         return (weights > 0).float() / (weights > 0).sum(-1, keepdim=True).clamp(min=1)
 
-    found = model(*pair, Tap(edits=[Edit(WEIGHTS, even)])).split(TARGET)
+    logits = model(*pair, Tap(edits=[Edit(WEIGHTS, even)])).split(TARGET)
     for row, (source, target) in enumerate(zip(*(side.split() for side in pair), strict=True)):
         expected, _ = plainly(model, source, target, lambda e: torch.ones_like(e) / len(e))
-        close(found[row], expected, atol=2e-6)
+        close(logits[row], expected, atol=2e-6)
 
 
 @torch.no_grad()
@@ -234,7 +238,7 @@ def test_a_recorded_alignment_can_be_put_into_another_run(pair):
     other(*pair, seen)
     close(seen.records[WEIGHTS], tap.records[WEIGHTS])
     real = torch.arange(max(TARGET)) < torch.tensor(TARGET)[:, None]
-    heads = (each.records["decoder.0.cross.heads"][:, 0][real] for each in (seen, tap))
+    heads = (recorder.records["decoder.0.cross.heads"][:, 0][real] for recorder in (seen, tap))
     close(*heads)
 
 
@@ -309,16 +313,18 @@ SEARCHES = {
 def test_it_decodes_as_it_reads_whole_sentences(search, fields, prefixes):
     model, config = make(**fields), SEARCHES[search]
     together = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, prefixes=prefixes)
-    for row, (sentence, found) in enumerate(zip(SENTENCES, together, strict=True)):
+    for row, (sentence, hypotheses) in enumerate(zip(SENTENCES, together, strict=True)):
         prefix = None if prefixes is None else [prefixes[row]]
         [alone] = decode(model, Ragged.of([sentence]), SYMBOLS, config, prefixes=prefix)
-        assert [each.ids for each in found] == [each.ids for each in alone]
-        for each in found:
-            read = Ragged.of([(SYMBOLS.begin, *each.ids)])
+        assert [hypothesis.ids for hypothesis in hypotheses] == [
+            hypothesis.ids for hypothesis in alone
+        ]
+        for hypothesis in hypotheses:
+            read = Ragged.of([(SYMBOLS.begin, *hypothesis.ids)])
             table = model(Ragged.of([sentence]), read).log_softmax(1)
-            said = torch.tensor([*each.ids, SYMBOLS.end][: len(each.rows)])
+            said = torch.tensor([*hypothesis.ids, SYMBOLS.end][: len(hypothesis.rows)])
             whole = float(table[: len(said)].gather(1, said[:, None]).sum())
-            assert each.logprob == pytest.approx(whole, abs=1e-4)
+            assert hypothesis.logprob == pytest.approx(whole, abs=1e-4)
 
 
 def test_sampled_attention_takes_each_source_token_as_often_as_its_softmax_says():
@@ -367,13 +373,13 @@ def test_sampled_attention_is_drawn_in_training_only_from_the_trainings_generato
 def test_a_tap_followed_along_a_beam_shows_the_alignment_of_the_hypothesis(search):
     model, tap = make(), Tap("decoder.*")
     config = SEARCHES[search]
-    found = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, tap=tap)
-    assert found == decode(model, Ragged.of(SENTENCES), SYMBOLS, config)
-    for sentence, hypotheses in zip(SENTENCES, found, strict=True):
-        for each in hypotheses:
-            whole, fed = Tap("decoder.*"), (SYMBOLS.begin, *each.ids)[: len(each.rows)]
+    results = decode(model, Ragged.of(SENTENCES), SYMBOLS, config, tap=tap)
+    assert results == decode(model, Ragged.of(SENTENCES), SYMBOLS, config)
+    for sentence, hypotheses in zip(SENTENCES, results, strict=True):
+        for hypothesis in hypotheses:
+            whole, fed = Tap("decoder.*"), (SYMBOLS.begin, *hypothesis.ids)[: len(hypothesis.rows)]
             model(Ragged.of([sentence]), Ragged.of([fed]), whole)
-            for site, value in tap.follow(each.rows).items():
+            for site, value in tap.follow(hypothesis.rows).items():
                 expected = whole.records[site][0]
                 close(value[..., : expected.shape[-2], : expected.shape[-1]], expected, atol=1e-5)
 
@@ -445,8 +451,8 @@ def test_other_kinds_of_numbers_and_the_meta_device():
     half = model.to(torch.bfloat16)
     assert half(Ragged(ids, (2, 1)), Ragged(ids, (1, 2))).dtype == torch.bfloat16
     drawn = meta_model(model.config, VOCAB, VOCAB)
-    assert {name: each.shape for name, each in drawn.state_dict().items()} == {
-        name: each.shape for name, each in model.state_dict().items()
+    assert {name: tensor.shape for name, tensor in drawn.state_dict().items()} == {
+        name: tensor.shape for name, tensor in model.state_dict().items()
     }
 
 

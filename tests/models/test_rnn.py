@@ -34,12 +34,12 @@ def close(actual, expected, atol=2e-6):
 
 def theirs(model, cells_of, width, inputs=None):
     """PyTorch's module of two layers with the weights of the model's."""
-    made = KINDS[model.config.cell](inputs or width, width, 2, bidirectional=inputs is not None)
+    network = KINDS[model.config.cell](inputs or width, width, 2, bidirectional=inputs is not None)
     stack = getattr(model, model.reader)
     for number, block in enumerate(stack.layers()):
         for name, weight in cells_of(block.recurrent).named_parameters():
-            getattr(made, name.replace("_l0", f"_l{number}")).data = weight.data
-    return made
+            getattr(network, name.replace("_l0", f"_l{number}")).data = weight.data
+    return network
 
 
 @pytest.mark.parametrize("cell", KINDS)
@@ -47,9 +47,9 @@ def theirs(model, cells_of, width, inputs=None):
 def test_a_language_model_is_pytorchs_layers_and_the_embedding_again(cell, ragged):
     model, texts = make(cell=cell), ragged(LENGTHS)
     layers = theirs(model, lambda recurrent: recurrent.cells, DIM)
-    for ids, found in zip(texts.split(), model(texts).split(LENGTHS), strict=True):
+    for ids, logits in zip(texts.split(), model(texts).split(LENGTHS), strict=True):
         states, _ = layers(model.embed.weight[ids] * DIM**0.5)
-        close(found, states @ model.embed.weight.T + model.head.bias)
+        close(logits, states @ model.embed.weight.T + model.head.bias)
 
 
 @pytest.mark.parametrize("cell", KINDS)
@@ -63,7 +63,7 @@ def test_elmo_is_two_language_models_with_one_embedding(cell, ragged):
         hidden, logits = model.hidden(texts).split(LENGTHS), model(texts).split(LENGTHS)
         rows = zip(texts.split(), wanted.split(), hidden, logits, strict=True)
         for ids, after, vectors, said in rows:
-            x, y = (model.embed.weight[each] * half**0.5 for each in (ids, after))
+            x, y = (model.embed.weight[tokens] * half**0.5 for tokens in (ids, after))
             states, behind = forward(x)[0], backward(x.flip(0))[0].flip(0)
             close(vectors, torch.cat((states, behind), 1))
             close(said, states @ model.head.weight.T + model.head.bias)
@@ -81,11 +81,11 @@ def test_a_classifier_and_tagger_of_both_ways_is_pytorchs_bidirectional_network(
     model, texts = make(cell="gru", both_ways=True, pool=pool, **LABELS), ragged(LENGTHS)
     layers = theirs(model, lambda recurrent: recurrent.cells, DIM // 2, DIM)
     tags = model.tag(texts).split(LENGTHS)
-    for ids, classes, found in zip(texts.split(), model.classify(texts), tags, strict=True):
+    for ids, classes, tag_logits in zip(texts.split(), model.classify(texts), tags, strict=True):
         states, last = layers(model.embed.weight[ids] * DIM**0.5)
         pooled = states.mean(0) if pool == "mean" else last[-2:].flatten()
         close(classes, model.classes(pooled))
-        close(found, model.tags(states))
+        close(tag_logits, model.tags(states))
 
 
 def test_a_token_that_is_predicted_is_not_seen():
@@ -121,15 +121,15 @@ def test_an_edit_of_a_gate_acts_on_prompts_steps_and_whole_texts_alike(fields):
         "decoder.0.recurrent.state", edits=[Edit(f"decoder.0.recurrent.{gate}", torch.zeros_like)]
     )
     config = DecodeConfig(beam=3, n_best=2, max_length=5)
-    found = decode(model, None, SYMBOLS, config, prompts=PROMPTS, tap=tap)
-    assert found != decode(model, None, SYMBOLS, config, prompts=PROMPTS)
-    for prompt, hypotheses in zip(PROMPTS, found, strict=True):
-        for each in hypotheses:
-            text = [*prompt, *each.ids]
+    results = decode(model, None, SYMBOLS, config, prompts=PROMPTS, tap=tap)
+    assert results != decode(model, None, SYMBOLS, config, prompts=PROMPTS)
+    for prompt, hypotheses in zip(PROMPTS, results, strict=True):
+        for hypothesis in hypotheses:
+            text = [*prompt, *hypothesis.ids]
             table = model(Ragged.of([text]), Tap(edits=tap.edits))[len(prompt) - 1 :].log_softmax(1)
-            said = torch.tensor([*each.ids, SYMBOLS.end][: len(each.rows)])
+            said = torch.tensor([*hypothesis.ids, SYMBOLS.end][: len(hypothesis.rows)])
             whole = float(table[: len(said)].gather(1, said[:, None]).sum())
-            assert each.logprob == pytest.approx(whole, abs=1e-4)
+            assert hypothesis.logprob == pytest.approx(whole, abs=1e-4)
 
 
 @torch.no_grad()

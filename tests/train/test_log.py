@@ -307,6 +307,8 @@ def test_a_line_that_nobody_could_have_written_is_named(tmp_path, line):
 
 def test_a_loss_that_is_no_number_leaves_a_gap():
     odd = [1.5, 2, None, "x", [], 10**400, True]
-    steps, losses = log._curve([{"step": n, "loss": each} for n, each in enumerate(odd)], "loss")
+    steps, losses = log._curve(
+        [{"step": n, "loss": odd_loss} for n, odd_loss in enumerate(odd)], "loss"
+    )
     assert steps == list(range(len(odd)))
     assert [loss for loss in losses if math.isfinite(loss)] == [1.5, 2.0, 1.0]

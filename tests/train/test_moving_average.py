@@ -77,13 +77,13 @@ def test_the_average_is_evaluated_saved_and_resumed_bit_for_bit(tmp_path: Path) 
 
     class Stopping(Line):
         def evaluate(self, model: nn.Module) -> dict[str, float]:
-            found = super().evaluate(model)
+            scores = super().evaluate(model)
             if len(self.evaluated) == 2:
                 import os
                 import signal
 
                 os.kill(os.getpid(), signal.SIGTERM)
-            return found
+            return scores
 
     with pytest.raises(Interrupted):
         Trainer(job(Stopping(), tmp_path / "cut", ema=DECAY)).run()
@@ -101,9 +101,9 @@ def test_the_average_is_evaluated_saved_and_resumed_bit_for_bit(tmp_path: Path) 
 def test_without_a_folder_the_best_average_is_left() -> None:
     task = Line()
     task.losses = iter((3.0, 1.0, 2.0))
-    one = job(task, ema=DECAY)
-    Trainer(one).run()
-    state = one.model.state_dict()
+    trained = job(task, ema=DECAY)
+    Trainer(trained).run()
+    state = trained.model.state_dict()
     assert all(torch.equal(state[name], task.evaluated[1][name]) for name in state)
 
 

@@ -48,9 +48,9 @@ def learn(model: nn.Module, memory: torch.optim.Optimizer, steps: int) -> None:
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 4, 16), (2, 16, 4)])
 def test_singular_values_become_nearly_one_and_directions_stay(shape: tuple[int, ...]) -> None:
     matrices = torch.randn(shape)
-    found = orthogonal(matrices)
+    updates = orthogonal(matrices)
     u, s, v = torch.linalg.svd(matrices, full_matrices=False)
-    inside = u.mT @ found @ v.mT  # diagonal where the singular vectors stay
+    inside = u.mT @ updates @ v.mT  # diagonal where the singular vectors stay
     diagonal = inside.diagonal(dim1=-2, dim2=-1)
     assert (inside - torch.diag_embed(diagonal)).abs().max() < 1e-4
     large = s > 0.02 * s.sum(-1, keepdim=True)  # the smallest take more turns
@@ -80,7 +80,7 @@ def test_an_update_is_the_equation() -> None:
 
 def test_embeddings_heads_norms_and_biases_are_adam_s() -> None:
     model = Small()
-    hidden = [name for name, each in model.named_parameters() if is_hidden_matrix(name, each)]
+    hidden = [name for name, weight in model.named_parameters() if is_hidden_matrix(name, weight)]
     assert hidden == ["encoder.blocks.0.weight", "encoder.blocks.1.weight"]
     twin = copy.deepcopy(model)
     memory = optimizer(model, CONFIG)
@@ -104,19 +104,19 @@ def test_embeddings_heads_norms_and_biases_are_adam_s() -> None:
 
 def test_training_goes_on_bit_for_bit_from_its_memory() -> None:
     torch.manual_seed(0)
-    one = Small()
-    two = copy.deepcopy(one)
-    first, second = optimizer(one, CONFIG), optimizer(two, CONFIG)
-    learn(one, first, 3)
-    two.load_state_dict(one.state_dict())
-    tensors = optimizer_tensors(one, first)
+    model = Small()
+    two = copy.deepcopy(model)
+    first, second = optimizer(model, CONFIG), optimizer(two, CONFIG)
+    learn(model, first, 3)
+    two.load_state_dict(model.state_dict())
+    tensors = optimizer_tensors(model, first)
     assert "optimizer.encoder.blocks.0.weight.momentum" in tensors
     check_optimizer("x", two, tensors, 3, "muon")
     assert without_state(two, tensors) == []
     restore_optimizer(two, second, tensors)
-    learn(one, first, 3)
+    learn(model, first, 3)
     learn(two, second, 3)
-    for name, parameter in one.named_parameters():
+    for name, parameter in model.named_parameters():
         assert torch.equal(parameter, two.get_parameter(name))
 
 
@@ -136,9 +136,9 @@ def test_memory_of_another_optimizer_or_shape_is_refused() -> None:
 def test_a_parameter_without_a_gradient_stays_as_it_is() -> None:
     model = Small()
     model.encoder.blocks[1].weight.requires_grad_(requires_grad=False)
-    kept = model.encoder.blocks[1].weight.clone()
+    before = model.encoder.blocks[1].weight.clone()
     learn(model, optimizer(model, CONFIG), 2)
-    assert torch.equal(model.encoder.blocks[1].weight, kept)
+    assert torch.equal(model.encoder.blocks[1].weight, before)
 
 
 def test_products_in_16_bits_give_nearly_the_same_update():

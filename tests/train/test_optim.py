@@ -72,9 +72,9 @@ def test_the_updates_are_torch_s_bit_for_bit(kind: str, theirs: str) -> None:
     )
     for _ in range(4):
         inputs = torch.randn(5, 3)
-        for one, memory in ((model, mine), (other, reference)):
+        for network, memory in ((model, mine), (other, reference)):
             memory.zero_grad()
-            one(inputs).square().sum().backward()
+            network(inputs).square().sum().backward()
             memory.step()
         assert torch.equal(model.weight, other.weight)
         assert torch.equal(model.bias, other.bias)
@@ -90,14 +90,14 @@ def test_the_optimizer_s_memory_survives_by_name() -> None:
         memory.zero_grad()
 
     config = TrainConfig()
-    one, two = nn.Linear(2, 2), nn.Linear(2, 2)
-    first, second = optimizer(one, config), optimizer(two, config)
-    step(one, first)
-    two.load_state_dict(one.state_dict())
-    restore_optimizer(two, second, optimizer_tensors(one, first))
-    step(one, first)
-    step(two, second)
-    assert torch.equal(one.weight, two.weight)
+    saved, restored = nn.Linear(2, 2), nn.Linear(2, 2)
+    first, second = optimizer(saved, config), optimizer(restored, config)
+    step(saved, first)
+    restored.load_state_dict(saved.state_dict())
+    restore_optimizer(restored, second, optimizer_tensors(saved, first))
+    step(saved, first)
+    step(restored, second)
+    assert torch.equal(saved.weight, restored.weight)
 
 
 def test_memory_of_another_model_is_refused() -> None:
@@ -137,7 +137,7 @@ def test_every_tensor_of_the_memory_is_compared_with_the_model(wrong: str) -> No
     tensors = optimizer_tensors(model, memory)
     check_optimizer("x", model, tensors, step=5)
     name, tensor, message = WRONG[wrong]
-    tensors = {key: one for key, one in tensors.items() if key != f"optimizer.{name}"}
+    tensors = {key: value for key, value in tensors.items() if key != f"optimizer.{name}"}
     if tensor is not None:
         tensors[f"optimizer.{name}"] = tensor
     with pytest.raises(InputError, match=message):

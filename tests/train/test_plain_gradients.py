@@ -47,15 +47,15 @@ def learned(task, model, way, steps=4):
         update = update or optimizer(model, TrainConfig(learning_rate=0.01))
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         update.step()
-    return loss, targets, [whole(each.detach()) for each in model.parameters()]
+    return loss, targets, [whole(parameter.detach()) for parameter in model.parameters()]
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_backward_finds_what_threads_find(task, dropout):
     threads = gradients(task, model_of(dropout), ThreadedGradients(1, 1), BATCHES)
-    found = gradients(task, model_of(dropout), PlainGradients(), BATCHES)
-    assert found[0] == threads[0]
-    torch.testing.assert_close(found[1], threads[1], rtol=0, atol=1e-6)
+    plain = gradients(task, model_of(dropout), PlainGradients(), BATCHES)
+    assert plain[0] == threads[0]
+    torch.testing.assert_close(plain[1], threads[1], rtol=0, atol=1e-6)
     parted = gradients(task, model_of(dropout), ThreadedGradients(2, 2), BATCHES)
     again = gradients(task, model_of(dropout), PlainGradients(2), BATCHES)
     assert again[0] == (pytest.approx(parted[0][0]), parted[0][1])
@@ -79,7 +79,7 @@ def sharded(objective):
 
 @pytest.mark.usefixtures("process")
 def test_one_process_learns_the_same_under_fully_shard(task):
-    before = [each.clone() for each in model_of(0.2).parameters()]
+    before = [parameter.clone() for parameter in model_of(0.2).parameters()]
     plain = learned(task, model_of(0.2), ThreadedGradients(1, 1))
     wrapped = learned(task, model_of(0.2), PlainGradients(wrap=sharded))
     assert wrapped[0] == pytest.approx(plain[0], abs=1e-4)
@@ -145,7 +145,7 @@ def test_looking_for_what_is_reached_leaves_statistics_and_random_numbers():
     norms = {"sublayers": ("convolution", "feed_forward"), "kernel": 3, "convolution_norm": "batch"}
     sizes = {"dim": 8, "heads": 2, "hidden": 8, "layers": 1, "masked": True, "dropout": 0.5}
     model = build(BertConfig(**sizes, **norms), 11).train()
-    before = {name: each.clone() for name, each in model.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     state = torch.get_rng_state()
 
     class Whole:
@@ -154,7 +154,7 @@ def test_looking_for_what_is_reached_leaves_statistics_and_random_numbers():
 
     assert reached(Objective(Whole(), model), Ragged.of([[1, 2, 3], [4]]))
     assert model.training
-    assert all(torch.equal(before[name], each) for name, each in model.state_dict().items())
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert torch.equal(state, torch.get_rng_state())
 
 
@@ -164,8 +164,10 @@ def test_each_example_is_computed_by_one_process(task, world, parts):
     batch = batch_of(*range(1, 8))
     seen = []
     for rank in range(world):
-        own = [*PlainGradients(parts, Ranks(rank, world))._parts_of_process(task, [batch], "0 1")]
-        index = [i for piece, _, share in own for i in piece.index if share]
+        own_parts = [
+            *PlainGradients(parts, Ranks(rank, world))._parts_of_process(task, [batch], "0 1")
+        ]
+        index = [i for piece, _, share in own_parts for i in piece.index if share]
         if parts % world == 0:
             assert sorted(index) == list(range(rank, 7, world))
         seen += index
@@ -185,15 +187,15 @@ def test_the_processes_together_find_the_gradients_of_one(task, world, monkeypat
     """What DDP does, the mean of all, is the gradient of the whole step; here one by one."""
     monkeypatch.setattr(Ranks, "total", lambda _, value: value)
     (loss, targets), whole = gradients(task, model_of(0.0), ThreadedGradients(1, 1), BATCHES)
-    losses, found = [], []
+    losses, of_all = [], []
     for rank in range(world):
         way = PlainGradients(world, Ranks(rank, world), wrap=lambda objective: objective)
-        (part, same), own = gradients(task, model_of(0.0), way, BATCHES)
+        (part, same), of_rank = gradients(task, model_of(0.0), way, BATCHES)
         assert same == targets
         losses.append(part)
-        found.append(own)
+        of_all.append(of_rank)
     assert sum(losses) == pytest.approx(loss)
-    means = [torch.stack(each).mean(0) for each in zip(*found, strict=True)]
+    means = [torch.stack(of_weight).mean(0) for of_weight in zip(*of_all, strict=True)]
     torch.testing.assert_close(means, whole, rtol=0, atol=1e-6)
 
 
@@ -208,8 +210,8 @@ def test_a_part_has_no_fewer_targets_than_the_task_can_learn_from(task):
     ]
     task.least = 2
     assert [len(part.index) for part in PlainGradients(4, Ranks(0, 4))._cut(task, batch)] == [3, 2]
-    own = [
+    own_parts = [
         [*PlainGradients(4, Ranks(rank, 4))._parts_of_process(task, [batch], "0 1")]
         for rank in range(4)
     ]
-    assert [[share for _, _, share in parts] for parts in own] == [[1.0], [1.0], [0.0], [0.0]]
+    assert [[share for _, _, share in parts] for parts in own_parts] == [[1.0], [1.0], [0.0], [0.0]]

@@ -58,10 +58,10 @@ def weights(run):
     return checkpoint.read(checkpoint.newest(run), training=True).weights
 
 
-def alike(one, two):
-    assert one.keys() == two.keys()
-    for name, tensor in one.items():
-        torch.testing.assert_close(tensor, two[name], rtol=0, atol=1e-5, msg=name)
+def alike(first, second):
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        torch.testing.assert_close(tensor, second[name], rtol=0, atol=1e-5, msg=name)
 
 
 def in_one(run, changes, *, resume=False):
@@ -88,11 +88,11 @@ def test_two_processes_learn_what_one_does(two, alone):
     alike(weights(run), weights(alone))
     ours, theirs = read_metrics(run / "metrics.jsonl"), read_metrics(alone / "metrics.jsonl")
     assert [line["step"] for line in ours] == [line["step"] for line in theirs]
-    for one, other in zip(ours, theirs, strict=True):
-        for name in one.keys() & {"loss", "validation_loss", "gradient_norm"}:
-            assert one[name] == pytest.approx(other[name], abs=1e-5)
-    kept = [sorted(each.name for each in folder.iterdir()) for folder in (run, alone)]
-    assert kept[0] == kept[1]
+    for our_line, their_line in zip(ours, theirs, strict=True):
+        for name in our_line.keys() & {"loss", "validation_loss", "gradient_norm"}:
+            assert our_line[name] == pytest.approx(their_line[name], abs=1e-5)
+    files = [sorted(path.name for path in folder.iterdir()) for folder in (run, alone)]
+    assert files[0] == files[1]
 
 
 def test_only_one_of_them_speaks(two):
@@ -114,11 +114,11 @@ def of_steps(changes, steps):
 
 def ranks_of(process):
     """The process ids by rank, of what torchrun has started."""
-    found = {}
+    ranks = {}
     for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
         words = Path(f"/proc/{child}/environ").read_text().split("\0")
-        found |= {word.removeprefix("RANK="): int(child) for word in words if word[:5] == "RANK="}
-    return found
+        ranks |= {word.removeprefix("RANK="): int(child) for word in words if word[:5] == "RANK="}
+    return ranks
 
 
 def under_way(process, run, lines=8):

@@ -34,10 +34,10 @@ def batch_of(*lengths):
     return make_batch(sequences, sequences[::-1], range(len(lengths)), begin=1, end=2)
 
 
-def gradients(task, model, shards, batches, seed="0 1"):
+def gradients(task, model, strategy, batches, seed="0 1"):
     model.zero_grad()
-    found = shards.gradients(task, model, batches, seed)
-    return found, [p.grad.clone() for p in model.parameters()]
+    loss_and_targets = strategy.gradients(task, model, batches, seed)
+    return loss_and_targets, [p.grad.clone() for p in model.parameters()]
 
 
 def test_a_split_batch_has_every_sentence_once():
@@ -58,9 +58,11 @@ def test_a_split_batch_has_every_sentence_once():
 def test_gradients_of_parts_are_those_of_the_whole(task, parts):
     model, batches = model_of(0.0), [batch_of(3, 1, 4, 2, 5), batch_of(2, 2)]
     (loss, targets), whole = gradients(task, model, ThreadedGradients(1, 1), batches)
-    (loss_of_parts, same), found = gradients(task, model, ThreadedGradients(parts, parts), batches)
+    (loss_of_parts, same), of_parts = gradients(
+        task, model, ThreadedGradients(parts, parts), batches
+    )
     assert (loss_of_parts, same) == (pytest.approx(loss), targets)
-    torch.testing.assert_close(found, whole)
+    torch.testing.assert_close(of_parts, whole)
 
 
 def test_gradients_of_parts_are_the_same_bits_each_time_with_dropout_on(task):
@@ -121,9 +123,9 @@ def test_dropout_draws_from_torchs_own_dice_unless_told():
     torch.manual_seed(3)
     plain = drop(torch.ones(100), 0.5)
     with drawing_from(torch.Generator().manual_seed(3)):
-        own = drop(torch.ones(100), 0.5)
+        drawn = drop(torch.ones(100), 0.5)
     torch.manual_seed(3)
-    assert torch.equal(plain, own)
+    assert torch.equal(plain, drawn)
     assert torch.equal(drop(torch.ones(100), 0.5), plain)
 
 

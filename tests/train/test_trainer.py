@@ -92,8 +92,8 @@ def job(task: Line, run: Path | None = None, **config: object) -> Job:
     )
 
 
-def weights(one: Job) -> list[float]:
-    return [p.item() for p in one.model.parameters()]
+def weights(training_job: Job) -> list[float]:
+    return [p.item() for p in training_job.model.parameters()]
 
 
 class NoDropout(Line):
@@ -104,16 +104,16 @@ class NoDropout(Line):
 
 def test_accumulated_gradient_is_that_of_one_large_batch() -> None:
     task = NoDropout()
-    one = job(task, accumulate=4, steps=1)
-    trainer = Trainer(one)
+    training_job = job(task, accumulate=4, steps=1)
+    trainer = Trainer(training_job)
     total, targets = trainer._gradients([0, 1, 2, 3])
-    found = [p.grad.clone() for p in one.model.parameters()]
+    accumulated = [p.grad.clone() for p in training_job.model.parameters()]
     x, y = (torch.cat(part) for part in zip(*(task.points(i) for i in range(4)), strict=True))
-    one.model.zero_grad()
-    ((one.model(x) - y).square().mean()).backward()
+    training_job.model.zero_grad()
+    ((training_job.model(x) - y).square().mean()).backward()
     assert targets == 17
-    assert total == pytest.approx((one.model(x) - y).square().sum().item(), rel=1e-5)
-    for mine, reference in zip(found, one.model.parameters(), strict=True):
+    assert total == pytest.approx((training_job.model(x) - y).square().sum().item(), rel=1e-5)
+    for mine, reference in zip(accumulated, training_job.model.parameters(), strict=True):
         torch.testing.assert_close(mine, reference.grad)
 
 
@@ -132,14 +132,14 @@ def test_a_step_that_is_not_finite_is_skipped_and_named(tmp_path: Path) -> None:
 
 
 def test_three_bad_steps_in_a_row_stop_with_exit_1(tmp_path: Path) -> None:
-    one = job(Line(bad=(5, 6, 7)), tmp_path)
+    training_job = job(Line(bad=(5, 6, 7)), tmp_path)
     with pytest.raises(FoundProblems, match="step 8: 3 steps in a row") as caught:
-        Trainer(one).run()
+        Trainer(training_job).run()
     assert caught.value.exit_code == 1
-    found = checkpoint.latest(tmp_path)
-    assert found is not None
-    assert found[1].step == 4
-    assert all(math.isfinite(value) for value in weights(one))
+    latest = checkpoint.latest(tmp_path)
+    assert latest is not None
+    assert latest[1].step == 4
+    assert all(math.isfinite(value) for value in weights(training_job))
 
 
 @pytest.mark.parametrize("stop", [1, 3, 4, 6, 11])
@@ -158,13 +158,13 @@ def test_resuming_gives_the_same_weights_bit_for_bit(tmp_path: Path, stop: int) 
     first.watch = kill
     with pytest.raises(Killed):
         Trainer(first).run()
-    found = checkpoint.latest(tmp_path / "run")
-    assert found is not None
-    assert found[1].step == stop
+    latest = checkpoint.latest(tmp_path / "run")
+    assert latest is not None
+    assert latest[1].step == stop
     torch.manual_seed(99)
     second = job(Line(), tmp_path / "run", save_every=1)
     torch.manual_seed(123)  # whatever ran before must not matter
-    Trainer(second, found[1]).run()
+    Trainer(second, latest[1]).run()
     assert weights(second) == weights(whole)
     steps = [line["step"] for line in read_metrics(tmp_path / "run" / "metrics.jsonl")]
     assert steps == sorted(steps)
@@ -173,38 +173,38 @@ def test_resuming_gives_the_same_weights_bit_for_bit(tmp_path: Path, stop: int) 
 def test_early_stopping_keeps_the_best(tmp_path: Path) -> None:
     task = Line()
     task.losses = iter([3.0, 1.0, 2.0, 2.5, 9.0])
-    one = job(task, tmp_path, steps=100, evaluate_every=2, patience=2, keep=1)
-    place = Trainer(one).run()
-    assert (place.step, place.best) == (8, checkpoint.Best(4, 1.0))
+    training_job = job(task, tmp_path, steps=100, evaluate_every=2, patience=2, keep=1)
+    state = Trainer(training_job).run()
+    assert (state.step, state.best) == (8, checkpoint.Best(4, 1.0))
     assert checkpoint.find(tmp_path).name == "00000004"
 
 
 def test_average_is_the_mean_of_the_last_checkpoints(tmp_path: Path) -> None:
     task = Line()
     task.losses = iter([5.0, 4.0, 3.0, 0.5])  # three evaluations, then the mean's
-    one = job(task, tmp_path, average=3)
+    training_job = job(task, tmp_path, average=3)
     seen = {}
-    one.watch = lambda step, model: seen.update({step: model.weight.detach().clone()})
-    Trainer(one).run()
+    training_job.watch = lambda step, model: seen.update({step: model.weight.detach().clone()})
+    Trainer(training_job).run()
     mean = torch.stack([seen[4], seen[8], seen[12]]).mean(0)
-    found = checkpoint.latest(tmp_path)
-    assert found is not None
-    torch.testing.assert_close(found[1].weights["weight"], mean)
-    torch.testing.assert_close(found[1].training_tensors["weights.weight"], seen[12])
+    latest = checkpoint.latest(tmp_path)
+    assert latest is not None
+    torch.testing.assert_close(latest[1].weights["weight"], mean)
+    torch.testing.assert_close(latest[1].training_tensors["weights.weight"], seen[12])
 
 
 def test_without_a_run_the_best_weights_are_kept_in_memory() -> None:
     task = Line()
     task.losses = iter([1.0, 2.0, 3.0])
-    one = job(task)
-    Trainer(one).run()
-    torch.testing.assert_close(one.model.weight.detach(), task.evaluated[0]["weight"])
+    training_job = job(task)
+    Trainer(training_job).run()
+    torch.testing.assert_close(training_job.model.weight.detach(), task.evaluated[0]["weight"])
 
 
 def test_a_full_disk_ends_with_write_error_and_the_old_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = job(Line(), tmp_path)
+    training_job = job(Line(), tmp_path)
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -213,12 +213,12 @@ def test_a_full_disk_ends_with_write_error_and_the_old_checkpoint(
         if step == 8:
             monkeypatch.setattr(checkpoint, "write_checkpoint", full)
 
-    one.watch = fill
+    training_job.watch = fill
     with pytest.raises(WriteError, match="No space left"):
-        Trainer(one).run()
-    found = checkpoint.latest(tmp_path)
-    assert found is not None
-    assert found[1].step == 4
+        Trainer(training_job).run()
+    latest = checkpoint.latest(tmp_path)
+    assert latest is not None
+    assert latest[1].step == 4
 
 
 def test_a_finite_loss_with_a_gradient_that_is_not_is_skipped() -> None:
@@ -228,10 +228,10 @@ def test_a_finite_loss_with_a_gradient_that_is_not_is_skipped() -> None:
                 return (model.weight * 0).sqrt().sum()  # 0, with an infinite slope
             return super().loss(model, batch)
 
-    one = job(Steep(), steps=3)
+    training_job = job(Steep(), steps=3)
     seen = []
-    one.watch = lambda _, model: seen.append([p.item() for p in model.parameters()])
-    Trainer(one).run()
+    training_job.watch = lambda _, model: seen.append([p.item() for p in model.parameters()])
+    Trainer(training_job).run()
     assert seen[0] == seen[1] != seen[2]
 
 
@@ -246,16 +246,16 @@ def test_an_average_is_of_evenly_spaced_checkpoints_whatever_stopped_the_run(
             if step == interrupt:
                 os.kill(os.getpid(), signal.SIGTERM)
 
-        one, resumed = start(), None
+        training_job, resumed = start(), None
         if interrupt is not None:
-            one.watch = stop
+            training_job.watch = stop
             with pytest.raises(Interrupted):
-                Trainer(one).run()
-            found = checkpoint.latest(folder)
-            assert found is not None
-            assert found[1].step == interrupt
-            one, resumed = start(), found[1]
-        Trainer(one, resumed).run()
+                Trainer(training_job).run()
+            latest = checkpoint.latest(folder)
+            assert latest is not None
+            assert latest[1].step == interrupt
+            training_job, resumed = start(), latest[1]
+        Trainer(training_job, resumed).run()
         [line] = [x for x in read_metrics(folder / "metrics.jsonl") if "averaged" in x]
         assert line["averaged"] == 3
         return float(line["averaged_loss"])
@@ -268,12 +268,12 @@ def test_a_run_that_stopped_early_is_complete(tmp_path: Path) -> None:
     task = Line()
     task.losses = iter([1.0, 2.0, 3.0])
     settings = {"steps": 100, "evaluate_every": 2, "patience": 2}
-    place = Trainer(job(task, tmp_path, **settings)).run()
-    found = checkpoint.latest(tmp_path)
-    assert found is not None
-    again = Trainer(job(Line(), tmp_path, **settings), found[1]).run()
-    assert again.step == place.step == 6
-    longer = Trainer(job(Line(), tmp_path, **{**settings, "steps": 8, "patience": 9}), found[1])
+    state = Trainer(job(task, tmp_path, **settings)).run()
+    latest = checkpoint.latest(tmp_path)
+    assert latest is not None
+    again = Trainer(job(Line(), tmp_path, **settings), latest[1]).run()
+    assert again.step == state.step == 6
+    longer = Trainer(job(Line(), tmp_path, **{**settings, "steps": 8, "patience": 9}), latest[1])
     assert longer.run().step == 8
 
 
@@ -292,8 +292,10 @@ def test_speed_counts_the_time_of_training_alone(
             now[0] += 100
             return super().evaluate(model)
 
-    one = job(Timed(sizes=(6,)), tmp_path, steps=6, log_every=3, evaluate_every=2, save_every=5)
-    Trainer(one).run()
+    training_job = job(
+        Timed(sizes=(6,)), tmp_path, steps=6, log_every=3, evaluate_every=2, save_every=5
+    )
+    Trainer(training_job).run()
     lines = [x for x in read_metrics(tmp_path / "metrics.jsonl") if "targets_per_second" in x]
     assert [line["seconds"] for line in lines] == [3, 6]
     assert [line["targets_per_second"] for line in lines] == [6, 6]
@@ -305,9 +307,9 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     run, task = tmp_path_factory.mktemp("run"), Line()
     task.losses = iter([1.0, 2.0])
     Trainer(job(task, run, steps=8)).run()
-    found = checkpoint.latest(run)
-    assert found is not None
-    return found[1]
+    latest = checkpoint.latest(run)
+    assert latest is not None
+    return latest[1]
 
 
 def nested(depth: int) -> Any:
@@ -329,28 +331,28 @@ ALLOWED = {  # a sum of losses in 32 bits can be large, and rounding can make it
 def test_a_place_that_no_run_was_ever_at_is_refused(stopped: Snapshot, key: str) -> None:
     *parents, last = key.split(".")
     for value in [..., *NONSENSE]:
-        place = json.loads(json.dumps(stopped.training["place"]))
-        section = place[parents[0]] if parents else place
+        state = json.loads(json.dumps(stopped.training["place"]))
+        section = state[parents[0]] if parents else state
         section[last] = value
         if value is ...:
             del section[last]
-        elif (type(value), value) in [(type(one), one) for one in ALLOWED.get(key, ())]:
+        elif (type(value), value) in [(type(allowed), allowed) for allowed in ALLOWED.get(key, ())]:
             continue
-        wrong = replace(stopped, training={**stopped.training, "place": place})
+        wrong = replace(stopped, training={**stopped.training, "place": state})
         with pytest.raises(InputError, match=r"^00000008/training\.json: place") as caught:
             Trainer(job(Line()), wrong)
         assert len(str(caught.value)) < 300
 
 
 def test_a_place_beside_the_data_is_refused(stopped: Snapshot) -> None:
-    for place in [*NONSENSE, {**stopped.training["place"], "more": 1}]:
+    for state in [*NONSENSE, {**stopped.training["place"], "more": 1}]:
         with pytest.raises(InputError, match=r"training\.json: place"):
-            Trainer(job(Line()), replace(stopped, training={"place": place}))
+            Trainer(job(Line()), replace(stopped, training={"place": state}))
     changes = {"step": 7, "cursor": {"epoch": 0, "batch": 9}, "best": {"step": 9, "loss": 1.0}}
     for key, value in changes.items():
-        place = {**stopped.training["place"], key: value}
+        state = {**stopped.training["place"], key: value}
         with pytest.raises(InputError, match=rf"place\.{key}"):
-            Trainer(job(Line()), replace(stopped, training={"place": place}))
+            Trainer(job(Line()), replace(stopped, training={"place": state}))
 
     class Three(Line):
         def batches(self, start: Cursor) -> Iterator[tuple[int, Cursor]]:
@@ -361,8 +363,8 @@ def test_a_place_beside_the_data_is_refused(stopped: Snapshot) -> None:
                 epoch, first = epoch + 1, 0
 
     for batch in (2, 3):
-        place = {**stopped.training["place"], "cursor": {"epoch": 2, "batch": batch}}
-        trainer = Trainer(job(Three()), replace(stopped, training={"place": place}))
+        state = {**stopped.training["place"], "cursor": {"epoch": 2, "batch": batch}}
+        trainer = Trainer(job(Three()), replace(stopped, training={"place": state}))
         if batch == 2:
             assert trainer.run().step == 12
         else:
@@ -387,11 +389,11 @@ def test_every_tensor_of_a_checkpoint_is_compared_before_any_is_used(stopped: Sn
         ({"optimizer.weight.exp_avg": torch.zeros(9)}, r"exp_avg of \(9,\)"),
         ({"optimizer.weight.step": torch.tensor(9.0)}, "a step from 0 to 8"),
     ]:
-        one = job(Line())
-        before = [p.clone() for p in one.model.parameters()]
+        training_job = job(Line())
+        before = [p.clone() for p in training_job.model.parameters()]
         with pytest.raises(InputError, match=message):
-            Trainer(one, replace(stopped, training_tensors={**tensors, **change}))
-        assert all(map(torch.equal, before, one.model.parameters()))
+            Trainer(training_job, replace(stopped, training_tensors={**tensors, **change}))
+        assert all(map(torch.equal, before, training_job.model.parameters()))
     for change in ({"bias": torch.zeros(2)}, {"bias": torch.zeros(1).half()}, {"x": torch.ones(1)}):
         with pytest.raises(InputError, match=r"^00000008/model\.safetensors: got"):
             Trainer(job(Line()), replace(stopped, weights={**weights, **change}))
@@ -401,7 +403,7 @@ def test_missing_memory_is_refused_unless_the_loss_does_not_reach_the_parameter(
     stopped: Snapshot,
 ) -> None:
     tensors = stopped.training_tensors
-    without = {name: each for name, each in tensors.items() if ".bias." not in name}
+    without = {name: tensor for name, tensor in tensors.items() if ".bias." not in name}
     for left in (without, {"random": tensors["random"]}):
         with pytest.raises(
             InputError, match=r"got no optimizer\.\w+, expected its optimizer state"
@@ -413,9 +415,9 @@ def test_missing_memory_is_refused_unless_the_loss_does_not_reach_the_parameter(
             x, y = self.points(batch)
             return (x * model.weight - y).square().sum()
 
-    one = job(WithoutBias())
-    trainer = Trainer(one, replace(stopped, training_tensors=without))
-    assert one.model.weight.grad is None
+    training_job = job(WithoutBias())
+    trainer = Trainer(training_job, replace(stopped, training_tensors=without))
+    assert training_job.model.weight.grad is None
     assert trainer.run().step == 12
     skipped = {**stopped.training["place"], "bad_in_a_row": 8}
     nothing = replace(stopped, training={"place": skipped}, training_tensors={
@@ -427,9 +429,9 @@ def test_best_json_is_put_right_when_a_complete_run_is_resumed(tmp_path: Path) -
     Trainer(job(Line(), tmp_path)).run()
     right = (tmp_path / "best.json").read_bytes()
     (tmp_path / "best.json").write_text('{"step": 4, "loss": 0.0, "checkpoint": "00000004"}')
-    found = checkpoint.latest(tmp_path)
-    assert found is not None
-    Trainer(job(Line(), tmp_path), found[1]).run()
+    latest = checkpoint.latest(tmp_path)
+    assert latest is not None
+    Trainer(job(Line(), tmp_path), latest[1]).run()
     assert (tmp_path / "best.json").read_bytes() == right
 
 
@@ -438,17 +440,17 @@ def steps_of(run: Path) -> list[int]:
 
 
 def test_skipped_steps_push_out_no_checkpoint(tmp_path: Path) -> None:
-    one = job(Line(bad=(5, 6, 7)), tmp_path, save_every=1, keep=2, evaluate_every=100)
+    training_job = job(Line(bad=(5, 6, 7)), tmp_path, save_every=1, keep=2, evaluate_every=100)
     with pytest.raises(FoundProblems, match="step 5 is unchanged"):
-        Trainer(one).run()
+        Trainer(training_job).run()
     assert steps_of(tmp_path) == [4, 5]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("what", ["weight", "optimizer"])
 def test_what_is_not_finite_is_never_saved(tmp_path: Path, what: str, value: float) -> None:
-    one = job(Line(), tmp_path, save_every=1, keep=1, evaluate_every=100)
-    trainer = Trainer(one)
+    training_job = job(Line(), tmp_path, save_every=1, keep=1, evaluate_every=100)
+    trainer = Trainer(training_job)
 
     @torch.no_grad()
     def spoil(step: int, model: nn.Module) -> None:
@@ -457,7 +459,7 @@ def test_what_is_not_finite_is_never_saved(tmp_path: Path, what: str, value: flo
         elif step == 3:
             trainer.optimizer.state[model.weight]["exp_avg_sq"].fill_(value)
 
-    one.watch = spoil
+    training_job.watch = spoil
     with pytest.raises(FoundProblems, match=r"step 3.* not finite") as caught:
         trainer.run()
     assert caught.value.exit_code == 1
@@ -492,27 +494,29 @@ class Unseen(Line):
 def test_an_update_that_is_not_finite_ends_with_exit_1(
     tmp_path: Path, folder: bool, settings: dict[str, float]
 ) -> None:
-    one = job(Unseen(), tmp_path if folder else None, steps=3, save_every=1, **settings)
-    one.model.unseen = nn.Parameter(torch.ones(2))
+    training_job = job(Unseen(), tmp_path if folder else None, steps=3, save_every=1, **settings)
+    training_job.model.unseen = nn.Parameter(torch.ones(2))
     with pytest.raises(FoundProblems) as caught:
-        Trainer(one).run()
+        Trainer(training_job).run()
     assert caught.value.exit_code == 1
     assert not (tmp_path / "checkpoints").exists() or all(
-        not found.is_floating_point() or bool(found.isfinite().all())
+        not tensor.is_floating_point() or bool(tensor.isfinite().all())
         for path in (tmp_path / "checkpoints").iterdir()
-        for found in checkpoint.read(path).weights.values()
+        for tensor in checkpoint.read(path).weights.values()
     )
 
 
 def test_a_mean_that_is_not_finite_is_not_taken(tmp_path: Path) -> None:
     task = Line()
     task.losses = iter([5.0, 4.0, 3.0, 0.5])
-    one = job(task, tmp_path, average=3)
-    one.model.register_buffer("large", torch.full((1,), 3e38))  # three of them are too much
-    Trainer(one).run()
-    found = checkpoint.latest(tmp_path)
-    assert found is not None
-    assert found[1].weights["large"].item() == pytest.approx(3e38)
+    training_job = job(task, tmp_path, average=3)
+    training_job.model.register_buffer(
+        "large", torch.full((1,), 3e38)
+    )  # three of them are too much
+    Trainer(training_job).run()
+    latest = checkpoint.latest(tmp_path)
+    assert latest is not None
+    assert latest[1].weights["large"].item() == pytest.approx(3e38)
     assert checkpoint.read_best(tmp_path) == checkpoint.Best(12, 3.0)
 
 
@@ -521,12 +525,12 @@ def test_a_checkpoint_without_parts_is_cut_as_its_threads_were(
 ) -> None:
     monkeypatch.setattr(shards, "LEAST_BEFORE", 2**8)
     Trainer(job(Line(), tmp_path, steps=4)).run()
-    found = checkpoint.latest(tmp_path)
-    assert found is not None
+    latest = checkpoint.latest(tmp_path)
+    assert latest is not None
 
     def parts(**training: object) -> int:
-        old = {key: value for key, value in found[1].training.items() if key != "parts"}
-        snapshot = replace(found[1], training={**old, **training})
+        old = {key: value for key, value in latest[1].training.items() if key != "parts"}
+        snapshot = replace(latest[1], training={**old, **training})
         return Trainer(job(Line(), tmp_path), snapshot).parts
 
     assert parts(threads=3) == 3
@@ -541,10 +545,10 @@ def test_a_checkpoint_without_parts_is_cut_as_its_threads_were(
 def test_a_signal_saves_and_gives_its_exit_code(
     tmp_path: Path, number: signal.Signals, step: int
 ) -> None:
-    one = job(Line(), tmp_path, evaluate_every=100, save_every=100)
-    one.watch = lambda at, _: os.kill(os.getpid(), number) if at == step else None
+    training_job = job(Line(), tmp_path, evaluate_every=100, save_every=100)
+    training_job.watch = lambda at, _: os.kill(os.getpid(), number) if at == step else None
     with pytest.raises(Interrupted, match=rf"after step {step}, saved; ") as caught:
-        Trainer(one).run()
+        Trainer(training_job).run()
     assert caught.value.exit_code == 128 + number
     assert ("--resume" in str(caught.value)) == (step < 12)
     assert len(str(caught.value).splitlines()) == 1
@@ -572,9 +576,9 @@ def test_a_signal_that_arrives_while_the_processes_agree_is_not_lost(
 
 def test_speed_is_said_in_what_the_task_counts(capsys: pytest.CaptureFixture[str]) -> None:
     for unit in ("targets", "examples"):
-        task, one = Line(), job(Line(), steps=1)
+        task, training_job = Line(), job(Line(), steps=1)
         if unit != "targets":
             task.unit = unit
-        Trainer(replace(one, task=task, quiet=False)).run()
+        Trainer(replace(training_job, task=task, quiet=False)).run()
         assert f" {unit}/s " in capsys.readouterr().err
     assert (Classify.unit, Tag.unit) == ("examples", "words")
