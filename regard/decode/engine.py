@@ -239,8 +239,8 @@ def run(
     """
     if not requests:
         return
-    device, tap, memory = input_device(model, source), options.get("tap"), options.get("memory")
     length = max(request.uncounted + request.max_length for request in requests)
+    device, tap, memory = input_device(model, source), options.get("tap"), options.get("memory")
     LOADER.prepare(model, length)
     if memory is None and source is not None:
         with free_cores():

@@ -7,8 +7,9 @@ calls.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from regard.errors import InputError
@@ -118,3 +119,41 @@ def misshapen(what: str, x: Tensor, layout: Layout, width: int, layout_name: str
         fix = f"sequences are laid end to end, without padding: {layout_name}.unpad(x)"
     expected = f"{layout.count} x {width}: {tokens}{sum_of} of width {width}"
     return InputError(what, got=got, expected=expected, fix=fix)
+
+
+def make_context(
+    layout: Layout,
+    scheme: Positions,
+    *,
+    causal: bool,
+    window: int | None = None,
+    cache: KVCache | None = None,
+    **beside: Any,
+) -> Context:
+    """Builds a stack's `Context`, for whole examples or for tokens that follow those in a cache.
+
+    Args:
+        layout: The layout of its input, from the front; one token per row in a decoding step.
+        scheme: The position scheme of the stack.
+        causal: Whether tokens attend to earlier tokens only.
+        window: How far apart two tokens may be that attend to each other; None: any distance.
+        cache: The state of the rows after earlier tokens; None: there are none.
+        **beside: Further fields of the context, such as `memory` and `tap`.
+    """
+    before = (0,) * layout.batch if cache is None else cache.lengths
+    positions = torch.tensor(before, device=layout.device) if any(before) else None  # (batch,)
+    if positions is None:
+        positions = layout.positions  # (tokens,)
+    elif layout.longest > 1:
+        counts = torch.tensor(layout.lengths, device=layout.device)
+        positions = positions.repeat_interleave(counts) + layout.positions  # (tokens,)
+    # If all rows are equally long, there is no padding to mask.
+    even = layout.even and len(set(before)) <= 1
+    ends = tuple(old + new for old, new in zip(before, layout.lengths, strict=True))
+    mask = Mask(
+        causal=causal,
+        window=window,
+        key_lengths=None if even else ends,
+        query_lengths=None if even else layout.lengths,
+    )
+    return Context(layout, positions, mask, scheme, cache=cache, **beside)

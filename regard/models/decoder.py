@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.inputs.arrays import Ragged
 from regard.layers import Context, Embed, KVCache, Layout, Tap
+from regard.layers.context import make_context
 from regard.layers.init import draw_normal
 from regard.models.config import DecoderConfig
 from regard.models.model import Model
@@ -18,7 +19,6 @@ from regard.models.parts import (
     LOGITS,
     embed_of,
     head_of,
-    make_context,
     stack_of,
 )
 
@@ -69,7 +69,14 @@ class Decoder(Model):
         if tap is not None:
             tap.begin(self.sites())
         layout = self.embed.layout(texts)
-        return make_context(self.config, self.decoder, layout, causal=True, cache=cache, tap=tap)
+        return make_context(
+            layout,
+            self.decoder.positions,
+            window=self.config.reach,
+            causal=True,
+            cache=cache,
+            tap=tap,
+        )
 
     def _top(self, ids: Tensor, ctx: Context) -> Tensor:
         x = self.embed(ids, ctx.positions, ctx.scheme)  # (tokens, dim)
@@ -99,7 +106,14 @@ class Decoder(Model):
             tap.begin(self.sites())
         more = Ragged(ids, (1,) * ids.numel())
         layout = self.embed.layout(more)
-        ctx = make_context(self.config, self.decoder, layout, causal=True, cache=state, tap=tap)
+        ctx = make_context(
+            layout,
+            self.decoder.positions,
+            window=self.config.reach,
+            causal=True,
+            cache=state,
+            tap=tap,
+        )
         logits = ctx.visit("logits", self.head(self._top(ids, ctx)))
         state.advance(more.lengths)
         return logits

@@ -19,6 +19,7 @@ from regard.errors import InputError
 from regard.inputs.arrays import Ragged
 from regard.kernels.linear import Linear
 from regard.layers import Dropout, Embed, Stack, Tap, VocabularyHead, norm
+from regard.layers.context import make_context
 from regard.layers.fronts.front import Front
 from regard.layers.init import draw_normal
 from regard.layers.mlp import ACTIVATIONS
@@ -26,7 +27,6 @@ from regard.models.config import EncoderConfig
 from regard.models.model import Model
 from regard.models.parts import (
     embed_of,
-    make_context,
     stack_of,
 )
 
@@ -71,7 +71,9 @@ class BaseEncoder(Model):
         if tap is not None:
             tap.begin(self.sites())
         layout = self.embed.layout(source)
-        ctx = make_context(self.config, self.encoder, layout, causal=False, tap=tap)
+        ctx = make_context(
+            layout, self.encoder.positions, window=self.config.reach, causal=False, tap=tap
+        )
         x = self.embed.read(source, ctx)  # (tokens, dim)
         return self.encoder(ctx.visit("encoder.embedding", x), ctx)
 

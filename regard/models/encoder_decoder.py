@@ -23,6 +23,7 @@ from regard.layers import (
     Tap,
     VocabularyHead,
 )
+from regard.layers.context import make_context
 from regard.layers.init import draw_glorot
 from regard.models.config import EncoderDecoderConfig
 from regard.models.model import Model
@@ -30,7 +31,6 @@ from regard.models.parts import (
     LOGITS,
     embed_of,
     head_of,
-    make_context,
     stack_of,
 )
 
@@ -130,14 +130,23 @@ class EncoderDecoder(Model):
         """The decoder's context for whole targets, with a causal mask and the memory."""
         memory = self.encode(source, tap)
         layout = self.target_embed.layout(target)
-        return make_context(self.config, self.decoder, layout, causal=True, memory=memory, tap=tap)
+        return make_context(
+            layout,
+            self.decoder.positions,
+            window=self.config.reach,
+            causal=True,
+            memory=memory,
+            tap=tap,
+        )
 
     def encode(self, source: Ragged, tap: Tap | None = None) -> Memory:
         """Encodes the source sequences into the memory that the decoder attends to."""
         if tap is not None:
             tap.begin(self.sites())
         layout = self.source_embed.layout(source)
-        ctx = make_context(self.config, self.encoder, layout, causal=False, tap=tap)
+        ctx = make_context(
+            layout, self.encoder.positions, window=self.config.reach, causal=False, tap=tap
+        )
         x = self.source_embed.read(source, ctx)  # (source tokens, dim)
         x = self.encoder(ctx.visit("encoder.embedding", x), ctx)
         return Memory(x, ctx.layout)
@@ -155,10 +164,10 @@ class EncoderDecoder(Model):
         """Feeds one token to each row: ids (rows,) -> logits of the next (rows, vocab)."""
         memory, more = state.memory, Ragged(ids, (1,) * ids.numel())
         ctx = make_context(
-            self.config,
-            self.decoder,
             self.target_embed.layout(more),
+            self.decoder.positions,
             causal=True,
+            window=self.config.reach,
             cache=state.cache,
             memory=memory,
             memory_layout=Layout((state.beams,) * memory.layout.batch, ids.device),

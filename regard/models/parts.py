@@ -5,16 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-import torch
 from torch import nn
 
 from regard.layers import (
     BlockShape,
-    Context,
     Embed,
-    KVCache,
-    Layout,
-    Mask,
     Positions,
     Stack,
     VocabularyHead,
@@ -22,7 +17,7 @@ from regard.layers import (
     position_scheme,
 )
 from regard.layers.positions import linear_scaling, llama3_scaling
-from regard.models.config import BlocksConfig, ModelConfig, RotaryScaling
+from regard.models.config import BlocksConfig, RotaryScaling
 from regard.models.families.images import ImageEncoderConfig
 
 LOGITS = {"logits": 0}
@@ -106,41 +101,3 @@ def head_of(config: BlocksConfig, vocab: int, tied: nn.Parameter | None) -> Voca
     """Builds the output head over a vocabulary; `tied` is the embedding's matrix to share."""
     scale = config.dim**-0.5 if config.scaled_output else 1.0
     return VocabularyHead(config.dim, vocab, tied, bias=config.output_bias, scale=scale)
-
-
-def make_context(
-    config: ModelConfig,
-    stack: Stack,
-    layout: Layout,
-    *,
-    causal: bool,
-    cache: KVCache | None = None,
-    **beside: Any,
-) -> Context:
-    """Builds a stack's `Context`, for whole examples or for tokens that follow those in a cache.
-
-    Args:
-        config: The model's config.
-        stack: The stack that will be called.
-        layout: The layout of its input, from the front; one token per row in a decoding step.
-        causal: Whether tokens attend to earlier tokens only.
-        cache: The state of the rows after earlier tokens; None: there are none.
-        **beside: Further fields of the context, such as `memory` and `tap`.
-    """
-    before = (0,) * layout.batch if cache is None else cache.lengths
-    positions = torch.tensor(before, device=layout.device) if any(before) else None  # (batch,)
-    if positions is None:
-        positions = layout.positions  # (tokens,)
-    elif layout.longest > 1:
-        counts = torch.tensor(layout.lengths, device=layout.device)
-        positions = positions.repeat_interleave(counts) + layout.positions  # (tokens,)
-    # If all rows are equally long, there is no padding to mask.
-    even = layout.even and len(set(before)) <= 1
-    ends = tuple(old + new for old, new in zip(before, layout.lengths, strict=True))
-    mask = Mask(
-        causal=causal,
-        window=config.reach,
-        key_lengths=None if even else ends,
-        query_lengths=None if even else layout.lengths,
-    )
-    return Context(layout, positions, mask, stack.positions, cache=cache, **beside)

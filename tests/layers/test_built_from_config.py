@@ -12,8 +12,9 @@ from torch import nn
 from regard.errors import InputError
 from regard.inputs.arrays import Ragged
 from regard.layers import Context, Layout, Mask, Tap, plain_context
+from regard.layers.context import make_context
 from regard.models import BertConfig, GPTConfig, build, describe, rebuild
-from regard.models.parts import make_context, stack_of
+from regard.models.parts import stack_of
 
 LENGTHS = (5, 1, 9)
 CONFORMER = {
@@ -326,6 +327,5 @@ def test_blocks_that_cannot_be_are_refused(fields, says):
 
 def test_windows_need_a_grid():
     stack = stack_of(BertConfig(**SIZES, **SWIN_V2), 1, "encoder")
-    config = BertConfig(**SIZES, **SWIN_V2)
     with pytest.raises(InputError, match="got tokens in no grid, expected a grid"):
-        stack(torch.randn(4, 8), make_context(config, stack, Layout((4,)), causal=False))
+        stack(torch.randn(4, 8), make_context(Layout((4,)), stack.positions, causal=False))
