@@ -10,7 +10,12 @@ if TYPE_CHECKING:
     from regard.inputs.arrays import Dense as Dense
     from regard.inputs.arrays import Ragged as Ragged
     from regard.inputs.images.reader import ImageReader as ImageReader
+    from regard.inputs.processor import Processor as Processor
     from regard.inputs.processor import Vocabulary as Vocabulary
+    from regard.inputs.reader import READERS as READERS
+    from regard.inputs.reader import Encoded as Encoded
+    from regard.inputs.reader import Reader as Reader
+    from regard.inputs.reader import ReaderEntry as ReaderEntry
     from regard.inputs.text.config import TokensConfig as TokensConfig
     from regard.inputs.text.learn import TaskSymbols as TaskSymbols
     from regard.inputs.text.learn import learn as learn
@@ -23,7 +28,8 @@ _HOMES = homes_of(
     {
         "regard.inputs.arrays": "Dense Ragged",
         "regard.inputs.images.reader": "ImageReader",
-        "regard.inputs.processor": "Vocabulary",
+        "regard.inputs.processor": "Processor Vocabulary",
+        "regard.inputs.reader": "Encoded READERS Reader ReaderEntry",
         "regard.inputs.text.config": "TokensConfig",
         "regard.inputs.text.learn": "TaskSymbols learn learn_plain sentinels_of",
         "regard.inputs.text.reader": "TextReader",
