@@ -71,7 +71,7 @@ LARGEST = {MANIFEST: 2**20, CONFIG: 2**24, TOKENIZER: 2**28, RECIPE: 2**24, TRAI
 """Largest size of each file in bytes, whatever a manifest says. Files of tensors may be as large as
 the machine's memory."""
 
-_ODD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """Errors that parsing raises if a file matches its checksum but has invalid contents."""
 
 
@@ -168,10 +168,10 @@ def read(
         step=manifest.step,
         config=described,
         weights=_tensors(folder, manifest, MODEL, store),
-        tokenizer=_part(folder, manifest, TOKENIZER, bytes.decode),
-        recipe=_part(folder, manifest, RECIPE, bytes.decode),
+        tokenizer=_read_parsed(folder, manifest, TOKENIZER, bytes.decode),
+        recipe=_read_parsed(folder, manifest, RECIPE, bytes.decode),
         training_tensors=_tensors(folder, manifest, TRAINING_TENSORS) if training else {},
-        training=_part(folder, manifest, TRAINING, parse_json) if training else {},
+        training=_read_parsed(folder, manifest, TRAINING, parse_json) if training else {},
         seen=verify_file(folder, manifest, SEEN) if SEEN in manifest.files else b"",
     )
 
@@ -184,13 +184,13 @@ def read_tokenizer(folder: Path, known: Manifest | None = None, config: bytes = 
     """
     manifest = known or read_manifest(folder)
     _described(folder, manifest, config)
-    text: str = _part(folder, manifest, TOKENIZER, bytes.decode)
+    text: str = _read_parsed(folder, manifest, TOKENIZER, bytes.decode)
     return text
 
 
 def _described(folder: Path, manifest: Manifest, data: bytes = b"") -> dict[str, Any]:
     """The contents of `config.json`; refuses a folder of another layout version."""
-    config: dict[str, Any] = _part(folder, manifest, CONFIG, parse_json, data)
+    config: dict[str, Any] = _read_parsed(folder, manifest, CONFIG, parse_json, data)
     if config.get("regard") != FORMAT:
         raise InputError(
             f'{folder / CONFIG}: "regard"',
@@ -201,15 +201,15 @@ def _described(folder: Path, manifest: Manifest, data: bytes = b"") -> dict[str,
     return config
 
 
-def _part(
+def _read_parsed(
     folder: Path, manifest: Manifest, name: str, parse: Callable[[bytes], Any], data: bytes = b""
 ) -> Any:
     """The parsed contents of a file, after its bytes were compared with the manifest."""
     data = verify_file(folder, manifest, name, data)
     try:
         return parse(data)
-    except _ODD as error:
-        raise _unlike(folder, name) from error
+    except _PARSE_ERRORS as error:
+        raise _invalid(folder, name) from error
 
 
 def _tensors(
@@ -230,12 +230,12 @@ def _tensors(
         tensors = from_stored(stored, store, file)
         aliases = json.loads(tensor_file.metadata.get("aliases", "{}"))
         tensors |= {alias: tensors[first] for alias, first in aliases.items()}
-    except _ODD as error:
-        raise _unlike(folder, name) from error
+    except _PARSE_ERRORS as error:
+        raise _invalid(folder, name) from error
     return {key: tensors[key] for key in sorted(tensors)}
 
 
-def _unlike(folder: Path, name: str) -> Damaged:
+def _invalid(folder: Path, name: str) -> Damaged:
     return Damaged(folder, name, "has invalid contents")
 
 
@@ -437,7 +437,7 @@ def _compared(
         stream = _Compared(file)
         try:
             yield stream
-        except (*_ODD, InputError) as error:
+        except (*_PARSE_ERRORS, InputError) as error:
             problem = error
         while stream.read(PIECE):
             pass
@@ -446,7 +446,7 @@ def _compared(
     if isinstance(problem, InputError):
         raise problem
     if problem is not None:
-        raise _unlike(folder, name) from problem
+        raise _invalid(folder, name) from problem
 
 
 def is_sound(folder: Path) -> bool:

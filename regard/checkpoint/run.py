@@ -170,8 +170,8 @@ def latest(run: Path) -> tuple[Path, Snapshot, list[str]] | None:
         InputError: All checkpoints are damaged, or one has the folder name of another step.
     """
     folders, manifests = _checkpoints(run), dict[Path, Manifest]()
-    # All manifests are read: older checkpoints may be removed or averaged by the step in their
-    # folder's name, so a wrong name is refused here.
+    # All manifests are read, to refuse a folder whose name is another step: older checkpoints are
+    # removed and averaged by the step in their folder's name.
     for folder in folders:
         with suppress(Damaged):
             manifests[folder] = _manifest_in_run(folder)
@@ -179,7 +179,7 @@ def latest(run: Path) -> tuple[Path, Snapshot, list[str]] | None:
         return None
     with_manifests = ((folder, manifests.get(folder)) for folder in folders)
     return _first_sound(
-        run, with_manifests, lambda folder, known: read(folder, known, training=True)
+        run, with_manifests, lambda folder, manifest: read(folder, manifest, training=True)
     )
 
 
@@ -221,8 +221,8 @@ def read_chosen(path: Path, config: bytes = b"") -> Snapshot:
         config: The bytes of `config.json` in `path` itself, if they were read already.
     """
 
-    def attempt(folder: Path, known: Manifest | None) -> Snapshot:
-        return read(folder, known, config=config if folder == path else b"")
+    def attempt(folder: Path, manifest: Manifest | None) -> Snapshot:
+        return read(folder, manifest, config=config if folder == path else b"")
 
     return _choose(path, attempt)[1]
 
@@ -230,8 +230,8 @@ def read_chosen(path: Path, config: bytes = b"") -> Snapshot:
 def read_chosen_tokenizer(path: Path, config: bytes = b"") -> str:
     """The text of `tokenizer.json` in the checkpoint that `find` gives; no weights are read."""
 
-    def attempt(folder: Path, known: Manifest | None) -> str:
-        return read_tokenizer(folder, known, config if folder == path else b"")
+    def attempt(folder: Path, manifest: Manifest | None) -> str:
+        return read_tokenizer(folder, manifest, config if folder == path else b"")
 
     return _choose(path, attempt)[1]
 

@@ -115,7 +115,7 @@ def from_stored(tensors: dict[str, Tensor], store: str, file: str) -> dict[str, 
     for name in sorted(tensors, key=lambda name: -tensors[name].numel()):
         tensor = tensors.pop(name)
         if tensor.dtype == torch.int8 and store == "int8":
-            tensor = _scaled(tensor, _scales_of(name, tensor, scales, file))
+            tensor = _dequantise(tensor, _scales_of(name, tensor, scales, file))
         elif tensor.dtype == torch.float16:
             tensor = tensor.float()
         whole[name] = _finite(tensor, name, file)
@@ -144,14 +144,14 @@ def _scales_of(name: str, matrix: Tensor, tensors: Mapping[str, Tensor], file: s
     return scales
 
 
-def _scaled(matrix: Tensor, scales: Tensor) -> Tensor:
+def _dequantise(matrix: Tensor, scales: Tensor) -> Tensor:
     """Computes s · q, a few rows at a time, because PyTorch first converts q to 32 bits."""
-    whole = torch.empty(matrix.shape)
+    result = torch.empty(matrix.shape)
     rows = max(1, AT_ONCE // max(1, matrix.shape[1]))
-    parts = (torch.split(tensor, rows) for tensor in (matrix, scales, whole))
+    parts = (torch.split(tensor, rows) for tensor in (matrix, scales, result))
     for q, s, out in zip(*parts, strict=True):
         torch.mul(q, s[:, None], out=out)
-    return whole
+    return result
 
 
 def _finite(tensor: Tensor, name: str, file: str) -> Tensor:

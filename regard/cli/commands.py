@@ -186,21 +186,21 @@ def evaluate(
     from regard.runs.evaluate import evaluate as score
     from regard.runtime.progress import Progress
 
-    others = {"--split": split, "--data": files, "-o": out, "--beam": beam, "--limit": limit}
+    values = {"--split": split, "--data": files, "-o": out, "--beam": beam, "--limit": limit}
     switches = {"--suggest": suggest or None, "--lowercase": lowercase or None}
-    given = [option for option, value in {**others, **switches}.items() if value is not None]
-    if evaluate_vectors(model_name, analogies or [], similarity or [], given, as_json=as_json):
+    options = [option for option, value in {**values, **switches}.items() if value is not None]
+    if evaluate_vectors(model_name, analogies or [], similarity or [], options, as_json=as_json):
         return
     pipeline = load_pipeline(
         model_name, threads, precision, device, dtype, download=False, kind=as_kind
     )
-    shown: list[str] = []
+    printed: list[str] = []
 
     with Progress(1.0, quiet=quiet, at_once=False) as bar:
 
-        def show(line: str) -> None:
+        def print_at_once(line: str) -> None:
             bar.show(line)
-            shown.append(line)
+            printed.append(line)
 
         report = score(
             pipeline,
@@ -213,9 +213,9 @@ def evaluate(
             limit=limit,
             lowercase=lowercase,
             on_progress=bar.update_to,
-            first=None if as_json else show,
+            on_headline=None if as_json else print_at_once,
         )
-    for line in report.rows() if as_json else report.text().split("\n")[len(shown) :]:
+    for line in report.rows() if as_json else report.text().split("\n")[len(printed) :]:
         print_line(line)
     if out is not None and report.curves():
         print_status(f"hypotheses and pictures are in {out}", quiet=quiet)

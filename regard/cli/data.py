@@ -94,13 +94,13 @@ def _check_folder(
 ) -> bool:
     """Prints a report about each split of a dataset folder."""
     task = task or checks.guess_task(next(iter(splits_in(table).values())), columns)
-    kind = FileData if task in PAIRS_TASKS else LabelledData
-    for key in columns.named.keys() - {*kind.COLUMNS}:
-        expected = f"one of {', '.join(kind.COLUMNS)} for --task {task}"
-        raise InputError("the column that is named", got=f"data.{key}", expected=expected)
-    given: dict[str, Any] = {**columns.named, "header": columns.header, "train": table}
-    given |= {"max_words": max_words} if kind is FileData else {}
-    return _check_splits(kind(**given), task, as_json=as_json)
+    data_class = FileData if task in PAIRS_TASKS else LabelledData
+    if unknown := columns.named.keys() - {*data_class.COLUMNS}:
+        expected = f"one of {', '.join(data_class.COLUMNS)} for --task {task}"
+        raise InputError("the column that is named", got=f"data.{min(unknown)}", expected=expected)
+    settings: dict[str, Any] = {**columns.named, "header": columns.header, "train": table}
+    settings |= {"max_words": max_words} if data_class is FileData else {}
+    return _check_splits(data_class(**settings), task, as_json=as_json)
 
 
 def _check_splits(data: FileData | LabelledData, task: str, *, as_json: bool) -> bool:

@@ -49,25 +49,25 @@ def vectors(
     nearest tower | analogy king - man + woman | difference mother father woman man |
     odd breakfast lunch table dinner | map cat dog car bus -o map.png | save -o mine.npz
     """
-    from regard.vectors.store import vectors as opened
+    from regard.vectors.store import vectors as load_vectors
 
     if question not in QUESTIONS:
         raise InputError("vectors", got=question, expected=f"one of {', '.join(QUESTIONS)}")
-    given = words or []
-    _check_count(question, given)
+    words = words or []
+    _check_count(question, words)
     if question == "map":
         from regard.vectors.projection import map_ending
 
-        map_ending(out or Path("map.png"))  # raise errors before the work, not after it
-    table = opened(model_name)
+        map_ending(out or Path("map.png"))  # raises for a wrong ending, before the vectors are read
+    table = load_vectors(model_name)
     if question == "map":
-        _map(table, given, out or Path("map.png"), method, seed or 0, as_json=as_json, quiet=quiet)
+        _map(table, words, out or Path("map.png"), method, seed or 0, as_json=as_json, quiet=quiet)
     elif question == "save":
         _save(table, out, also or [], top, half=half, quiet=quiet)
     elif question == "difference":
-        _difference(table, given, as_json=as_json)
+        _difference(table, words, as_json=as_json)
     else:
-        _near(table, question, given, top, as_json=as_json)
+        _print_neighbours(table, question, words, top, as_json=as_json)
 
 
 def _check_count(question: str, words: list[str]) -> None:
@@ -78,9 +78,10 @@ def _check_count(question: str, words: list[str]) -> None:
         raise InputError(f"vectors … {question}", got=f"{len(words)} words", expected=expected)
 
 
-def _near(
+def _print_neighbours(
     table: WordVectors, question: str, words: list[str], top: int | None, *, as_json: bool
 ) -> None:
+    """Answers `nearest`, `analogy` or `odd`: prints words and their cosines."""
     from regard.vectors.table import TOP
 
     answers: list[tuple[str, list[Neighbour]]]
@@ -91,13 +92,13 @@ def _near(
         answers = [(" ".join(words), table.analogy(words, top or TOP))]
     else:
         answers = [(" ".join(words), table.odd(words))]
-    for asked, neighbours in answers:
+    for query, neighbours in answers:
         key = {"nearest": "word", "analogy": "terms", "odd": "words"}[question]
         rows = [{"word": near.word, "cosine": round(near.cosine, 4)} for near in neighbours]
         width = max((len(near.word) for near in neighbours), default=0)
         lines = [f"{near.word:<{width}}  {near.cosine:6.3f}" for near in neighbours]
-        title = [f"{asked}:"] if len(answers) > 1 else []
-        print_result("\n".join([*title, *lines]), {key: asked, question: rows}, as_json=as_json)
+        title = [f"{query}:"] if len(answers) > 1 else []
+        print_result("\n".join([*title, *lines]), {key: query, question: rows}, as_json=as_json)
 
 
 def _difference(table: WordVectors, words: list[str], *, as_json: bool) -> None:
@@ -138,13 +139,13 @@ def _save(
     quiet: bool,
 ) -> None:
     from regard.vectors.store import save
-    from regard.vectors.store import vectors as opened
+    from regard.vectors.store import vectors as load_vectors
 
     if out is None:
         raise InputError("save", got="no -o", expected="a file or folder", fix="add -o mine.npz")
     table = table.first(top) if top is not None else table
     for model_name in also:
-        table = table.joined(opened(model_name))
+        table = table.joined(load_vectors(model_name))
     path = save(table, out, half=half)
     print_status(f"{len(table):,} words of {table.dim} numbers are in {path}", quiet=quiet)
 
@@ -192,7 +193,7 @@ def evaluate_vectors(
         as_json: Whether to print JSON.
     """
     from regard.vectors.store import holds_vectors
-    from regard.vectors.store import vectors as opened
+    from regard.vectors.store import vectors as load_vectors
 
     if not (analogies or similarity or holds_vectors(model_name)):
         return False
@@ -201,6 +202,6 @@ def evaluate_vectors(
         raise InputError(f"eval {model_name}", got=given[0], expected=expected)
     from regard.vectors.scores import evaluate
 
-    scores = evaluate(opened(model_name), analogies, similarity)
+    scores = evaluate(load_vectors(model_name), analogies, similarity)
     print_result(scores.table(), *scores.to_json(), as_json=as_json)
     return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import homes_of, lazy_getattr
+from regard.runtime.lazy import lazy_getattr, modules_by_name
 
 if TYPE_CHECKING:
     from regard.cost.plan import PAPER_TRAINING as PAPER_TRAINING
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from regard.cost.sizes import dollars as dollars
     from regard.cost.sizes import format_sizes as format_sizes
 
-_HOMES = homes_of(
+_MODULES = modules_by_name(
     {
         "regard.cost.plan": "PAPER_TRAINING paper_training_flops",
         "regard.cost.sizes": "PUBLISHED_MODELS SIZE_COLUMNS compute_sizes dollars format_sizes",
     }
 )
-__all__ = [*_HOMES]
+__all__ = [*_MODULES]
 if not TYPE_CHECKING:  # else every name would pass the type checker
-    __getattr__ = lazy_getattr(__name__, _HOMES)
+    __getattr__ = lazy_getattr(__name__, _MODULES)

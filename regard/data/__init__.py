@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import homes_of, lazy_getattr
+from regard.runtime.lazy import lazy_getattr, modules_by_name
 
 if TYPE_CHECKING:
     from regard.data.batch import Batch as Batch
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from regard.data.text.python_docs import python_text as python_text
     from regard.data.text.spans import SpanCorruption as SpanCorruption
 
-_HOMES = homes_of(
+_MODULES = modules_by_name(
     {
         "regard.data.batch": "Batch Cursor",
         "regard.data.sources": "load_splits",
@@ -41,6 +41,6 @@ _HOMES = homes_of(
         "regard.data.text.spans": "SpanCorruption",
     }
 )
-__all__ = [*_HOMES]
+__all__ = [*_MODULES]
 if not TYPE_CHECKING:  # else every name would pass the type checker
-    __getattr__ = lazy_getattr(__name__, _HOMES)
+    __getattr__ = lazy_getattr(__name__, _MODULES)

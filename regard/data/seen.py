@@ -116,10 +116,10 @@ class Seen:
             count: The number of examples.
             keys_each: The number of keys of an example.
             most: The most examples to keep; None: as many as the filter has room for.
-            window: As the field.
+            window: The number of tokens of a passage of plain text; 0 for other examples.
         """
-        most_that_fit = 8 * (LARGEST - _HEADER) // BITS
-        size = min(count, most_that_fit if most is None else min(most, most_that_fit))
+        capacity = 8 * (LARGEST - _HEADER) // BITS
+        size = min(count, capacity if most is None else min(most, capacity))
         share = size / count if count else 1.0
         seen = cls(unit, Bloom.empty(size * keys_each, BITS // keys_each), share, window)
         for keys in examples:

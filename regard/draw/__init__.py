@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import homes_of, lazy_getattr
+from regard.runtime.lazy import lazy_getattr, modules_by_name
 
 if TYPE_CHECKING:
     from regard.draw.cells import Scale as Scale
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from regard.runtime.progress import Progress as Progress
     from regard.runtime.units import aligned as aligned
 
-_HOMES = homes_of(
+_MODULES = modules_by_name(
     {
         "regard.draw.cells": "Scale positive_scale signed_scale",
         "regard.draw.colours": (
@@ -67,6 +67,6 @@ _HOMES = homes_of(
         "regard.runtime.units": "aligned",
     }
 )
-__all__ = [*_HOMES]
+__all__ = [*_MODULES]
 if not TYPE_CHECKING:  # else every name would pass the type checker
-    __getattr__ = lazy_getattr(__name__, _HOMES)
+    __getattr__ = lazy_getattr(__name__, _MODULES)

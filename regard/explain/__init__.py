@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import homes_of, lazy_getattr
+from regard.runtime.lazy import lazy_getattr, modules_by_name
 
 if TYPE_CHECKING:
     from regard.explain.drawing import RASTERIZED as RASTERIZED
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from regard.explain.page import save_page as save_page
     from regard.explain.plot import draw_moments as draw_moments
 
-_HOMES = homes_of(
+_MODULES = modules_by_name(
     {
         "regard.explain.drawing": "Board Drawing Numbers RASTERIZED drawn_for key_of",
         "regard.explain.images.patches": "patch_distances",
@@ -44,6 +44,6 @@ _HOMES = homes_of(
         "regard.explain.plot": "draw_moments",
     }
 )
-__all__ = [*_HOMES]
+__all__ = [*_MODULES]
 if not TYPE_CHECKING:  # else every name would pass the type checker
-    __getattr__ = lazy_getattr(__name__, _HOMES)
+    __getattr__ = lazy_getattr(__name__, _MODULES)

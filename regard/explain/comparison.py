@@ -71,13 +71,13 @@ def table_rows(compared: ComparedModels) -> list[tuple[str, ...]]:
 def table(compared: ComparedModels) -> str:
     """The measurements as a text table, with BLEU for each group of sentence lengths."""
     groups = sorted(
-        {most for result in compared.results.values() for most, _, _ in result.by_length}
+        {longest for result in compared.results.values() for longest, _, _ in result.by_length}
     )
-    head = (*COLUMNS, *(f"{most - BIN + 1}–{most} words" for most in groups))
+    head = (*COLUMNS, *(f"{longest - BIN + 1}–{longest} words" for longest in groups))
     rows = [head]
     for row, result in zip(table_rows(compared), compared.results.values(), strict=True):
-        bleu = {most: f"{value:.1f}" for most, _, value in result.by_length}
-        rows.append((*row, *(bleu.get(most, "") for most in groups)))
+        bleu = {longest: f"{value:.1f}" for longest, _, value in result.by_length}
+        rows.append((*row, *(bleu.get(longest, "") for longest in groups)))
     return "\n".join(aligned(rows, right=True))
 
 
@@ -97,8 +97,8 @@ def draw(compared: ComparedModels) -> Drawing:
             style, marker = styles[name], styles[name].marker
             steps, loss = zip(*result.curve, strict=True)
             losses.curve(steps, loss, style=style, marker=marker, markersize=8)
-            most, _, bleu = zip(*result.by_length, strict=True)
-            lengths.curve(most, bleu, style=style, marker=marker, markersize=8)
+            longest, _, bleu = zip(*result.by_length, strict=True)
+            lengths.curve(longest, bleu, style=style, marker=marker, markersize=8)
         lengths.set_ylim(0, 102)
         return board.drawing(
             **{name: result.model_dump() for name, result in compared.results.items()}

@@ -104,7 +104,7 @@ class Drawing:
         return write_file(path, render(self.figure, ending, paper=self.paper))
 
     def _page(self) -> str:
-        rows = [(name.replace("_", " "), _written(value)) for name, value in self.numbers.items()]
+        rows = [(name.replace("_", " "), _as_text(value)) for name, value in self.numbers.items()]
         sections: list[Section] = [
             Picture(render(self.figure, ".svg").decode(), self.caption),
             *([Prose(self.details)] if self.details else []),
@@ -132,12 +132,13 @@ def key_of(name: str) -> str:
     return name.replace(", ", "_").replace("-", "_").replace(" ", "_")
 
 
-def _written(value: Any) -> str:
+def _as_text(value: Any) -> str:
+    """A number, a list or a table as text; of a long list, the first and the last five."""
     if isinstance(value, list):
         if value and isinstance(value[0], list):
-            return "; ".join(_written(row) for row in value)
+            return "; ".join(_as_text(row) for row in value)
         shown = value if len(value) <= 12 else [*value[:5], "…", *value[-5:]]
-        return ", ".join(_written(item) for item in shown)
+        return ", ".join(_as_text(item) for item in shown)
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

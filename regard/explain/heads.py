@@ -121,12 +121,11 @@ def heads_table(heads: Sequence[Summary], over: str, effect: str) -> str:
         effect: A description of the `effect` column for the legend.
     """
     columns = _columns(heads[0])
-    lines = [
-        f"{'head':<32}{'effect':>7}{''.join(f'{name:>{w}}' for name, _, w in columns)}  to type"
-    ]
+    names = "".join(f"{name:>{width}}" for name, _, width in columns)
+    lines = [f"{'head':<32}{'effect':>7}{names}  to type"]
     for summary in sorted(heads, key=lambda head: -head.effect):
-        cells = (f"{form.format(getattr(summary, FIELDS.get(name, name))):>{w}}"
-                 for name, form, w in columns)  # fmt: skip
+        cells = (f"{number_format.format(getattr(summary, FIELDS.get(name, name))):>{width}}"
+                 for name, number_format, width in columns)  # fmt: skip
         lines.append(
             f"{in_words(summary.head):<32}{summary.effect:>7.3f}{''.join(cells)}  {summary.head}"
         )
@@ -136,7 +135,7 @@ def heads_table(heads: Sequence[Summary], over: str, effect: str) -> str:
 
 
 FIELDS = {"at": "offset", "pixels": "distance"}
-"""The field of a column, where it has another name."""
+"""Column -> field of the summary, where their names differ."""
 
 
 def _columns(summary: Summary) -> list[tuple[str, str, int]]:

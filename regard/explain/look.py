@@ -318,8 +318,8 @@ class Look:
             size = f"{len(maps)} × {max(m.heads for m in maps)} (layers × heads)"
             lines.append(f"  {stack:<14} {size}, from {maps[0].site} on")
         lines += [f"  without        {', '.join(self.knocked_out)}"] if self.knocked_out else []
-        shown = '.save("look.html") for a page, .png, .svg or .pdf for a picture'
-        return "\n".join([*lines, f"  to see it      {shown}"])
+        hint = '.save("look.html") for a page, .png, .svg or .pdf for a picture'
+        return "\n".join([*lines, f"  to see it      {hint}"])
 
     def _usual_kind(self, layer: int | str | None, word: str | None) -> PictureKind:
         if self.picture is not None:

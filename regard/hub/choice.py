@@ -20,7 +20,7 @@ from regard.tasks.specs import TASKS
 
 
 def choose(config: Any, asked: str | None = None, *, separate: bool = False) -> HubFormat:
-    """The first kind that computes what a model of this config does.
+    """The kind that computes what a model of this config does, the first of several.
 
     Args:
         config: The model's config.
@@ -32,10 +32,10 @@ def choose(config: Any, asked: str | None = None, *, separate: bool = False) -> 
         InputError: There is none.
     """
     kinds = _kinds(config.family, asked)
-    kind = _nearest(kinds, config)
+    kind = _fewest_obstacles(kinds, config)
     if kind is not None and not kind.obstacles(config) and not separate:
         return kind
-    raise _refused(config, asked, separate=separate)
+    raise _export_error(config, asked, separate=separate)
 
 
 def _kinds(family: str, asked: str | None) -> list[HubFormat]:
@@ -44,14 +44,14 @@ def _kinds(family: str, asked: str | None) -> list[HubFormat]:
     return [kind for kind in kinds if kind.family == family]
 
 
-def _nearest(kinds: list[HubFormat], config: Any) -> HubFormat | None:
+def _fewest_obstacles(kinds: list[HubFormat], config: Any) -> HubFormat | None:
     """The kind that requires the fewest changes of a config, the first of several."""
     return min(kinds, key=lambda kind: len(kind.obstacles(config)), default=None)
 
 
-def _refused(config: Any, asked: str | None, *, separate: bool) -> InputError:
+def _export_error(config: Any, asked: str | None, *, separate: bool) -> InputError:
     kinds = _kinds(config.family, asked)
-    near = _nearest(kinds, config)
+    near = _fewest_obstacles(kinds, config)
     if near is None:
         got = f"a {config.family}, which {asked or 'transformers'} does not have"
         kinds = [kind for family in _alike(config, asked) for kind in _kinds(family, asked)]
@@ -71,7 +71,7 @@ def _refused(config: Any, asked: str | None, *, separate: bool) -> InputError:
 def _fix(config: Any, asked: str | None, *, separate: bool) -> str | None:
     """The overrides with which a model of the same recipe can be exported."""
     changes: list[str] = []
-    near = _nearest(_kinds(config.family, asked), config)
+    near = _fewest_obstacles(_kinds(config.family, asked), config)
     other = config
     if near is None:
         family = next(iter(_alike(config, asked)), None)
@@ -79,7 +79,7 @@ def _fix(config: Any, asked: str | None, *, separate: bool) -> str | None:
             return None
         changes.append(override("model.family", family))
         other = _as_family(config, family)
-        near = _nearest(_kinds(family, asked), other)
+        near = _fewest_obstacles(_kinds(family, asked), other)
         assert near is not None  # families that are alike have kinds
     changes += {need.key: need.wanted for need in near.obstacles(other)}.values()
     changes += [override("tokens.shared", value=True)] if separate else []

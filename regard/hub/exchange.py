@@ -107,7 +107,7 @@ def export(
 
 AUTO = {"ForConditionalGeneration": "ForSeq2SeqLM", "MTModel": "ForSeq2SeqLM",
         "LMHeadModel": "ForCausalLM", "Model": ""}  # fmt: skip
-"""The end of their class's name -> that of the `AutoModel` which loads it; others are alike."""
+"""How the name of a Hugging Face class ends -> how that of its `AutoModel` ends, if not alike."""
 
 
 def how_to_load(folder: Path) -> str:
@@ -119,16 +119,16 @@ def how_to_load(folder: Path) -> str:
     Returns:
         Such as `as a Pegasus with its tokenizer:` and the call of `from_pretrained`.
     """
-    their = read_json(folder / CONFIG)
-    if "model_type" not in their:
+    config = read_json(folder / CONFIG)
+    if "model_type" not in config:
         call = f"timm.create_model({json.dumps(f'local-dir:{folder}')}, pretrained=True)"
-        return f"as a {their['architecture']}: {call}"
-    [name, *_] = their.get("architectures") or [f"{their['model_type']}Model"]
+        return f"as a {config['architecture']}: {call}"
+    [name, *_] = config.get("architectures") or [f"{config['model_type']}Model"]
     kind, ending = re.findall(r"^(.*?)(For\w+|LMHeadModel|MTModel|Model)$", name)[0]
     loader = f"AutoModel{AUTO.get(ending, ending.removesuffix('WithTeacher'))}"
     files = {"tokenizer_config.json": "tokenizer", FILE: "image processor"}
-    beside = "".join(
+    extras = "".join(
         f" with its {word}" for file, word in files.items() if (folder / file).exists()
     )
     call = f"transformers.{loader}.from_pretrained({json.dumps(str(folder))})"
-    return f"as a {kind}{beside}: {call}"
+    return f"as a {kind}{extras}: {call}"

@@ -113,27 +113,28 @@ def read_decoding(
     return config
 
 
-def _settings(their: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {ours: their[theirs] for theirs, ours in SETTINGS.items() if theirs in their}
-    if "early_stopping" in their:
-        settings["stop"] = STOPS[their["early_stopping"]]
+def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts the settings that are neither lengths nor ids of tokens."""
+    settings = {name: values[hub_name] for hub_name, name in SETTINGS.items() if hub_name in values}
+    if "early_stopping" in values:
+        settings["stop"] = STOPS[values["early_stopping"]]
     if settings.get("sample"):
         settings.pop("beam", None)
         settings |= {"top_k": USUAL_TOP_K} | {
-            name: their[name] for name in SAMPLING_SETTINGS if name in their
+            name: values[name] for name in SAMPLING_SETTINGS if name in values
         }
     return settings
 
 
-def _lengths(their: Mapping[str, Any], longest: int, *, paired: bool) -> dict[str, int]:
-    """Converts limits of length: theirs count the start token; ours and `new_tokens` do not."""
+def _lengths(values: Mapping[str, Any], longest: int, *, paired: bool) -> dict[str, int]:
+    """Converts limits of length: Hugging Face counts the start token, except in `new_tokens`."""
     lengths: dict[str, int] = {}
-    for ours in ("min_length", "max_length"):
-        fresh = their.get(ours.replace("length", "new_tokens"))
-        if fresh is not None:
-            lengths[ours] = int(fresh)
-        elif paired and int(their.get(ours, 0)) > 1:
-            lengths[ours] = int(their[ours]) - 1
+    for name in ("min_length", "max_length"):
+        new_tokens = values.get(name.replace("length", "new_tokens"))
+        if new_tokens is not None:
+            lengths[name] = int(new_tokens)
+        elif paired and int(values.get(name, 0)) > 1:
+            lengths[name] = int(values[name]) - 1
     if lengths.get("max_length", 0) >= longest - 1:
         del lengths["max_length"]
     elif "max_length" in lengths:
@@ -141,23 +142,25 @@ def _lengths(their: Mapping[str, Any], longest: int, *, paired: bool) -> dict[st
     return lengths
 
 
-def _roles(their: Mapping[str, Any], vocab: int, *, paired: bool) -> dict[str, Any]:
-    def within(value: Any) -> tuple[int, ...]:
+def _roles(values: Mapping[str, Any], vocab: int, *, paired: bool) -> dict[str, Any]:
+    """Converts the ids of special tokens."""
+
+    def valid_ids(value: Any) -> tuple[int, ...]:
         """One id or a list of ids as a tuple, without ids beyond the vocabulary."""
-        several = value if isinstance(value, list | tuple) else [] if value is None else [value]
-        wrong = [token for token in several if type(token) is not int]
+        ids = value if isinstance(value, list | tuple) else [] if value is None else [value]
+        wrong = [token for token in ids if type(token) is not int]
         if wrong:
             raise ValueError(f"{wrong[0]!r} where an id of a token should be")
-        return tuple(token for token in several if 0 <= token < vocab)
+        return tuple(token for token in ids if 0 <= token < vocab)
 
     def first(*names: str) -> int | None:
-        return next((token for name in names for token in within(their.get(name))), None)
+        return next((token for name in names for token in valid_ids(values.get(name))), None)
 
-    ends = within(their.get("eos_token_id"))
-    words = (word[0] for word in their.get("bad_words_ids", ()) if len(word) == 1)
+    ends = valid_ids(values.get("eos_token_id"))
+    words = (word[0] for word in values.get("bad_words_ids", ()) if len(word) == 1)
     single = [token for token in words if token not in ends]  # transformers never bans the end
     roles = {
-        "banned": within([*single, *their.get("suppress_tokens", ())]),
+        "banned": valid_ids([*single, *values.get("suppress_tokens", ())]),
         "ends": ends,
         "forced_begin": first("forced_bos_token_id"),
         "forced_end": first("forced_eos_token_id"),

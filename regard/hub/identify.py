@@ -108,23 +108,23 @@ def kind_of_class(name: object) -> HubFormat | None:
 
 
 def parse(
-    file: Path, kind: HubFormat, their: dict[str, Any], tensors: Mapping[str, Tensor], count: int
+    file: Path, kind: HubFormat, values: dict[str, Any], tensors: Mapping[str, Tensor], count: int
 ) -> Parsed:
-    """Converts their config.
+    """Converts the config of another library to ours, with the shapes of our tensors.
 
     Args:
-        file: The file of their config, for error messages.
+        file: The file of the config, for error messages.
         kind: What kind of model it is.
-        their: The contents of that file.
-        tensors: Their tensors by name; the names show which heads there are.
+        values: The contents of that file.
+        tensors: The folder's tensors by name; the names show which heads there are.
         count: Number of tensors, as a limit for the number of layers.
     """
-    names = TensorNames(their, tensors)
+    names = TensorNames(values, tensors)
     try:
-        config: ModelConfig = kind.read(their, names)
-        vocabularies = _vocabularies(their, kind)
-        wanted = shapes(config, vocabularies, count, str(file))
-        return Parsed(config, vocabularies, wanted, tuple(names.notes))
+        config: ModelConfig = kind.read(values, names)
+        vocabularies = _vocabularies(values, kind)
+        our_shapes = shapes(config, vocabularies, count, str(file))
+        return Parsed(config, vocabularies, our_shapes, tuple(names.notes))
     except KeyError as error:
         raise InputError(f"{file}", got=f"no {error.args[0]}", expected="a value") from error
     except ValidationError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import homes_of, lazy_getattr
+from regard.runtime.lazy import lazy_getattr, modules_by_name
 
 if TYPE_CHECKING:
     from regard.inputs.arrays import Dense as Dense
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from regard.inputs.text.reader import TextReader as TextReader
     from regard.inputs.text.tokenizer import Tokenizer as Tokenizer
 
-_HOMES = homes_of(
+_MODULES = modules_by_name(
     {
         "regard.inputs.arrays": "Dense Ragged",
         "regard.inputs.images.reader": "ImageReader",
@@ -36,6 +36,6 @@ _HOMES = homes_of(
         "regard.inputs.text.tokenizer": "Tokenizer",
     }
 )
-__all__ = [*_HOMES]
+__all__ = [*_MODULES]
 if not TYPE_CHECKING:  # else every name would pass the type checker
-    __getattr__ = lazy_getattr(__name__, _HOMES)
+    __getattr__ = lazy_getattr(__name__, _MODULES)

@@ -229,60 +229,61 @@ def product(job: Any, x: Any, scales: Any, w: Any) -> None:
 
 
 @njit
-def largest_of(x: Any, first: int, whole: int, last: int) -> Any:
+def largest_of(x: Any, first: int, vectors_end: int, last: int) -> Any:
     """The largest absolute value of x[first:last], and 0, or NaN if not all are finite.
 
-    Up to `whole` there are vectors of 16.
+    Up to `vectors_end` there are vectors of 16.
     """
     most, sound, nothing = zeros(x), zeros(x), spread(types.float32(0))
-    for i in range(first, whole, 16):
+    for i in range(first, vectors_end, 16):
         most, sound = larger(most, load(x, i)), madd(load(x, i), nothing, sound)
     top, check = largest(most), total(sound, nothing)
-    for i in range(whole, last):
+    for i in range(vectors_end, last):
         top, check = max(top, abs(x[i])), check + x[i] * types.float32(0)
     return top, check
 
 
 @njit
-def in_shorts(x: Any, rows: int, into: int, shorts: Any, scales: Any) -> None:
+def quantise_to_16_bits(x: Any, rows: int, into: int, shorts: Any, scales: Any) -> None:
     """x ≈ scales · shorts: each row in 16 bits with a scale, which is NaN if not all are finite."""
     for row in range(rows):
         first, last = row * into, (row + 1) * into
-        whole = first + into // 16 * 16
-        top, check = largest_of(x, first, whole, last)
+        vectors_end = first + into // 16 * 16
+        top, check = largest_of(x, first, vectors_end, last)
         factor = types.float32(STEPS) / top if top > 0 else types.float32(0)
-        for i in range(first, whole, 16):
+        for i in range(first, vectors_end, 16):
             store(shorts, i, load(x, i), spread(factor))
-        for i in range(whole, last):
+        for i in range(vectors_end, last):
             half = types.float32(0.5 if x[i] > 0 else -0.5)
             shorts[i] = types.int16(types.int32(x[i] * factor + half))
         scales[row] = top / types.float32(STEPS) + check
 
 
 @njit
-def in_bytes(x: Any, rows: int, into: int, levels: int, shorts: Any, scales: Any) -> None:
-    """x ≈ scales / levels · shorts: each row in -levels … levels, rounded as PyTorch does.
+def quantise_to_levels(x: Any, rows: int, into: int, levels: int, shorts: Any, scales: Any) -> None:
+    """Quantises x: each row to whole numbers from -levels to levels, x ≈ scales / levels · shorts.
 
-    The scale of a row is its largest absolute value, NaN if not all are finite.
+    The scale of a row is its largest absolute value, NaN if not all are finite. Numbers are rounded
+    as PyTorch does: they get its offset, and `ROUNDS` is added and subtracted again.
     """
-    inverse, middle = (
+    factor, offset = (
         types.float32(1) / (types.float32(1) / types.float32(levels)),
         types.float32(MIDDLE),
     )
     for row in range(rows):
         first, last = row * into, (row + 1) * into
-        whole = first + into // 16 * 16
-        top, check = largest_of(x, first, whole, last)
+        vectors_end = first + into // 16 * 16
+        top, check = largest_of(x, first, vectors_end, last)
         scales[row] = top + check
-        below = top if top > 0 else types.float32(1)
-        unit, up, down = types.float32(1), types.float32(ROUNDS), types.float32(-ROUNDS - MIDDLE)
-        for i in range(first, whole, 16):
-            shifted = madd(divided(load(x, i), spread(below)), spread(inverse), spread(middle))
-            near = madd(madd(shifted, spread(unit), spread(up)), spread(unit), spread(down))
-            store(shorts, i, near, spread(unit))
-        for i in range(whole, last):
-            near_one = fused(x[i] / below, inverse, middle) + up + down
-            shorts[i] = types.int16(types.int32(near_one))
+        divisor = top if top > 0 else types.float32(1)
+        unit, add, undo = types.float32(1), types.float32(ROUNDS), types.float32(-ROUNDS - MIDDLE)
+        for i in range(first, vectors_end, 16):
+            shifted = madd(divided(load(x, i), spread(divisor)), spread(factor), spread(offset))
+            rounded = madd(madd(shifted, spread(unit), spread(add)), spread(unit), spread(undo))
+            store(shorts, i, rounded, spread(unit))
+        for i in range(vectors_end, last):
+            number = fused(x[i] / divisor, factor, offset) + add + undo
+            shorts[i] = types.int16(types.int32(number))
 
 
 @njit
@@ -398,9 +399,9 @@ def product_int8(job: Any) -> None:
     x = array_at(space + 4 * rows, types.int16(0))
     values = array_at(job[X], types.float32(0))
     if job[LEVELS]:
-        in_bytes(values, rows, into, job[LEVELS], x, scales)
+        quantise_to_levels(values, rows, into, job[LEVELS], x, scales)
     else:
-        in_shorts(values, rows, into, x, scales)
+        quantise_to_16_bits(values, rows, into, x, scales)
     product(job, x, scales, array_at(job[W], types.int8(0)))
 
 

@@ -40,23 +40,23 @@ class OverTime(Mixer):
         """The initial state: zeros (rows, k - 1, dim) for the k - 1 inputs before the first."""
         return (like.new_zeros(rows, self.kernel - 1, self.input_width),)
 
-    def extended(self, x: Tensor, ctx: Context) -> Tensor:
+    def padded(self, x: Tensor, ctx: Context) -> Tensor:
         """Packed tokens (tokens, dim) -> rows with k - 1 more tokens, (batch, length + k - 1, dim).
 
-        The additional tokens are zeros on both sides; in a causal convolution they are the tokens
-        before, or zeros at the beginning of a text.
+        Zeros are added on both sides. A causal convolution adds only before the tokens: the last
+        k - 1 inputs of the cache, or zeros without a cache.
         """
         layout, rows = ctx.layout, ctx.layout.pad(x)  # (batch, length, dim)
-        if not self.has_state:
+        if not self.has_state:  # not causal
             side = self.kernel // 2
             return F.pad(rows, (0, 0, side, side))
         if ctx.cache is None:
             return F.pad(rows, (0, 0, self.kernel - 1, 0))
         rows = torch.cat((ctx.cache.states[self.slot][0], rows), 1)
-        ctx.cache.states[self.slot] = (self._last(rows, layout.lengths),)
+        ctx.cache.states[self.slot] = (self._last_inputs(rows, layout.lengths),)
         return rows
 
-    def _last(self, rows: Tensor, lengths: tuple[int, ...]) -> Tensor:
+    def _last_inputs(self, rows: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """The last k - 1 inputs of each row, of (batch, k - 1 + length, dim)."""
         index = torch.tensor(lengths)[:, None] + torch.arange(self.kernel - 1)  # (batch, k - 1)
         row = torch.arange(len(lengths), device=rows.device)[:, None]
@@ -100,7 +100,7 @@ class GatedConvolution(OverTime):
         ctx.check(self, x)
         # A convolution is a product with the k tokens of each window, one after the other, so no
         # product is computed for padding.
-        windows = self.extended(x, ctx).unfold(1, self.kernel, 1)  # (batch, length, dim, k)
+        windows = self.padded(x, ctx).unfold(1, self.kernel, 1)  # (batch, length, dim, k)
         windows = windows.transpose(2, 3).flatten(2)  # (batch, length, k · dim)
         return ctx.visit(self.name, F.glu(self.into(ctx.layout.unpad(windows)), dim=-1))
 
@@ -157,6 +157,6 @@ class Convolution(OverTime):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
         ctx.check(self, x)
-        rows = self.extended(F.glu(self.into(x), dim=-1), ctx)  # (batch, length + k - 1, dim)
+        rows = self.padded(F.glu(self.into(x), dim=-1), ctx)  # (batch, length + k - 1, dim)
         x = ctx.layout.unpad(self.depthwise(rows.transpose(1, 2)).transpose(1, 2))
         return ctx.visit(self.name, self.out(F.silu(self.norm(x))))

@@ -357,20 +357,20 @@ class Gates:
 
     def __init__(self, tap: Tap | None, name: str, layout: Layout, slots: Tensor) -> None:
         self.tap, self.name, self.layout, self.slots = tap, name, layout, slots
-        self.seen: dict[str, list[Tensor]] = {}
-        self.whole: dict[str, Tensor] = {}
+        self.steps: dict[str, list[Tensor]] = {}  # of each step of the loop: (tokens, width)
+        self.rows: dict[str, Tensor] = {}  # of all tokens: (batch, length, width)
 
     def see(self, gate: str, value: Tensor) -> Tensor:
         """Edits and stores the value of a gate at the present tokens: (tokens, width)."""
-        site, seen = f"{self.name}.{gate}", self.seen.setdefault(gate, [])
+        site, steps = f"{self.name}.{gate}", self.steps.setdefault(gate, [])
         edits = [] if self.tap is None else self.tap.edits_at(site)
         if edits:
-            rows = self._spread([*seen, value])
+            rows = self._spread([*steps, value])
             for edit in edits:
                 rows = edit.change(rows)
-            done = sum(map(len, seen))
+            done = sum(map(len, steps))
             value = rows.reshape(-1, rows.shape[-1])[self.slots[done : done + len(value)]]
-        seen.append(value)
+        steps.append(value)
         return value
 
     def _spread(self, values: list[Tensor]) -> Tensor:
@@ -382,15 +382,15 @@ class Gates:
 
     def keep(self, gate: str, rows: Tensor) -> None:
         """Stores the values of a gate at all tokens: (batch, length, width)."""
-        self.whole[gate] = rows
+        self.rows[gate] = rows
 
     def record(self) -> None:
-        """Records the gates that the tap asks for, with zeros as padding."""
-        for gate in (*self.whole, *self.seen):
+        """Records (batch, length, width) of each gate that the tap asks for, zeros as padding."""
+        for gate in (*self.rows, *self.steps):
             site = f"{self.name}.{gate}"
             if self.tap is not None and self.tap.wants(site):
-                rows = self.whole[gate] if gate in self.whole else self._spread(self.seen[gate])
-                rows = self.layout.pad(self.layout.unpad(rows))
+                rows = self.rows[gate] if gate in self.rows else self._spread(self.steps[gate])
+                rows = self.layout.pad(self.layout.unpad(rows))  # zeros as padding
                 self.tap.records[site] = rows.detach().clone()
 
 

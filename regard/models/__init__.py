@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import homes_of, lazy_getattr
+from regard.runtime.lazy import lazy_getattr, modules_by_name
 
 if TYPE_CHECKING:
     from regard.models.config import BlocksConfig as BlocksConfig
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from regard.models.rnn import RecurrentEncoder as RecurrentEncoder
     from regard.models.rnn import RecurrentLM as RecurrentLM
 
-_HOMES = homes_of(
+_MODULES = modules_by_name(
     {
         "regard.models.config": "BlocksConfig",
         "regard.models.convolutional": "ResNet SmallCNN",
@@ -63,6 +63,6 @@ _HOMES = homes_of(
         "regard.models.rnn": "RecurrentEncoder RecurrentLM",
     }
 )
-__all__ = [*_HOMES]
+__all__ = [*_MODULES]
 if not TYPE_CHECKING:  # else every name would pass the type checker
-    __getattr__ = lazy_getattr(__name__, _HOMES)
+    __getattr__ = lazy_getattr(__name__, _MODULES)

@@ -91,6 +91,7 @@ def first_fault(
 
 
 def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys: Keys) -> _Fault:
+    """Converts one error of pydantic: which key is wrong, where it was set, what is expected."""
     path = _path(detail, keys)
     if detail["type"] in ("value_error", "sections_disagree"):
         return _disagreement(detail, path, source)
@@ -101,9 +102,9 @@ def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys
     # An unknown key deeper inside is reported as a fault of the known key around it.
     if detail["type"] == "extra_forbidden" and str(detail["loc"][-1]) == path[-1]:
         return _Fault(rank, path, what, "an unknown key", keys.home(path), keys.help(path, kind))
-    inside = _inside_a_part(detail, rank, what, path)
-    if inside is not None:
-        return inside
+    part_fault = _part_fault(detail, rank, what, path)
+    if part_fault is not None:
+        return part_fault
     expected, choices = _expected(path, keys, kind)
     value = _at(values, path)
     if value is _ABSENT:
@@ -114,19 +115,19 @@ def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys
             what,
             "nothing",
             expected,
-            _addition(path, (choices or [expected])[0], keys),
+            _advice_to_add(path, (choices or [expected])[0], keys),
         )
     near = nearest(value, choices) if isinstance(value, str) else []
     fix = did_you_mean(near)
     if near and len(choices) > LISTED:
-        section = f" {path[0]}" if path[0] in keys.sections else ""
-        expected, fix = f"a known {path[-1]}", did_you_mean(near, f"{LIST_KEYS}{section}")
+        argument = f" {path[0]}" if path[0] in keys.sections else ""
+        expected, fix = f"a known {path[-1]}", did_you_mean(near, f"{LIST_KEYS}{argument}")
     if path == ("version",):
         fix = "this Regard reads version 1 of recipes"
     return _Fault(rank, path, what, shown(value), expected, fix)
 
 
-def _inside_a_part(
+def _part_fault(
     detail: ErrorDetails, rank: tuple[int, int], what: str, path: Path
 ) -> _Fault | None:
     """A fault inside one of the datasets of `data.parts`, such as `data.parts.past.weight`."""
@@ -154,7 +155,7 @@ def _expected(path: Path, keys: Keys, kind: str | None) -> tuple[str, list[str]]
     return expectation(field), choices_of(field)
 
 
-def _addition(path: Path, example: str, keys: Keys) -> str:
+def _advice_to_add(path: Path, example: str, keys: Keys) -> str:
     """Advice on what to add if a key or section is missing."""
     if len(path) > 1:
         return f"add {path[1]}: under {path[0]}:, or {'.'.join(path)}=VALUE as an override"

@@ -57,7 +57,7 @@ LARGEST = 1_000_000
 
 _logger = logging.getLogger(__name__)
 
-LIST = "`regard recipe` lists the shipped ones"
+LIST_HINT = "`regard recipe` lists the shipped ones"
 
 
 def _validate_model(values: Any, info: ValidationInfo) -> ModelConfig:
@@ -356,7 +356,7 @@ def _shipped_files() -> Iterator[tuple[str, Traversable]]:
 def _unknown_name(name: str) -> InputError:
     names = sorted(known for known, _ in _shipped_files())
     near = [known for known in names if known.endswith(f"/{name}")] or nearest(name, names)
-    fix = f"{did_you_mean(near)} {LIST}" if near else LIST
+    fix = f"{did_you_mean(near)} {LIST_HINT}" if near else LIST_HINT
     return InputError(f"recipe {name}", got="no such name", expected="a recipe or a file", fix=fix)
 
 
@@ -365,7 +365,7 @@ def _find(name: str) -> tuple[str, str]:
     path = Path(name)
     if path.is_dir() and name not in shipped():
         inside = path / "recipe.yaml"
-        fix = f"did you mean {inside}?" if inside.is_file() else LIST
+        fix = f"did you mean {inside}?" if inside.is_file() else LIST_HINT
         raise InputError(name, got="a folder", expected="a recipe file", fix=fix)
     if path.suffix in (".yaml", ".yml") or (path.exists() and not path.is_dir()):
         return name, _read_file(path)
@@ -373,13 +373,13 @@ def _find(name: str) -> tuple[str, str]:
 
 
 def _read_file(path: Path) -> str:
+    """The text of a recipe file, of at most `LARGEST` bytes of UTF-8."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
     except FileNotFoundError:
-        plain = str(path.with_suffix(""))
-        known = plain in shipped()
-        fix = f"did you mean the shipped recipe {plain}?" if known else LIST
+        name = str(path.with_suffix(""))
+        fix = f"did you mean the shipped recipe {name}?" if name in shipped() else LIST_HINT
         raise InputError(f"{path}: no such file", fix=fix) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None

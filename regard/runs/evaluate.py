@@ -60,29 +60,29 @@ def evaluate(
         )
     changes = {"beam": beam} if beam is not None and "beam" in task_class.scoring else {}
     if out is not None:
-        scoring["keep"] = partial(_keep, out)
+        scoring["keep"] = partial(_write_files, out)
     options = Scoring(pipeline.decoding(**changes), **scoring)
     if sets is None:
         options.on_progress(0.0, "reading the text")
         files = None if files is None else split_to_score(files)
         selection = Selection(split, files, model=pipeline.name, columns=columns)
-        given = pipeline.task.example_sets(recipe, selection)
+        all_sets = pipeline.task.example_sets(recipe, selection)
     else:
-        given = {name: ExampleSet(examples) for name, examples in sets.items()}
+        all_sets = {name: ExampleSet(examples) for name, examples in sets.items()}
     own_split = sets is None and files is None
-    chosen = {name: _chosen(pipeline, examples, limit) for name, examples in given.items()}
-    examples = {name: scored.examples for name, scored in chosen.items()}
+    scored = {name: _select(pipeline, examples, limit) for name, examples in all_sets.items()}
+    examples = {name: subset.examples for name, subset in scored.items()}
     report: Report = pipeline.task.report(pipeline.model, examples, options)
-    notes = {name: _notes(pipeline, scored, own_split=own_split) for name, scored in chosen.items()}
+    notes = {name: _notes(pipeline, subset, own_split=own_split) for name, subset in scored.items()}
     report = replace(report, notes=notes)
     if out is not None:
         _write(report, pipeline.name, out)
     return report
 
 
-def _chosen(pipeline: Pipeline, given: ExampleSet, limit: int | None) -> ExampleSet:
+def _select(pipeline: Pipeline, examples: ExampleSet, limit: int | None) -> ExampleSet:
     """The examples to score: those that the model can read, and at most `limit` of them."""
-    task, readable = pipeline.task, pipeline.task.scorable(pipeline.model, given)
+    task, readable = pipeline.task, pipeline.task.scorable(pipeline.model, examples)
     count = task.count(readable.examples)
     if limit is None or count <= limit:
         return readable
@@ -109,14 +109,14 @@ def _notes(pipeline: Pipeline, scored: ExampleSet, *, own_split: bool) -> Notes:
     )
 
 
-def _keep(out: Path, files: Mapping[str, str]) -> None:
+def _write_files(out: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         write_file(out / name, text.encode())
 
 
 def _write(report: Report, model: str, out: Path) -> None:
     """Writes a report's files and its charts: BLEU by sentence length, and confusion matrices."""
-    _keep(out, report.files())
+    _write_files(out, report.files())
     if matrices := report.confusions():
         from regard.draw.charts import confusion_chart
         from regard.draw.sheet import render

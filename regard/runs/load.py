@@ -209,10 +209,10 @@ def import_model(
 
     Args:
         source: A folder of Hugging Face or timm, its name in the cache or on the hub, a file of
-            llama2.c, or the weights of a ViT of vit-pytorch or timm alone.
+            llama2.c, or a file of weights of a ViT of vit-pytorch or timm.
         tokenizer: The tokenizer file for llama2.c; by default the one beside the model.
         kind: As for `load`.
-        heads: The number of heads of a ViT whose weights stand alone.
+        heads: The number of heads of a ViT, if there is only a file of weights.
         mean: The mean of a model's images, by channel; by default what the folder says, or 0.5.
         std: The standard deviation of its images, as `mean`.
     """
@@ -220,16 +220,16 @@ def import_model(
     from regard.hub.llama2c import read_llama2c
 
     path = Path(source)
-    given = {key: value for key, value in (("mean", mean), ("std", std)) if value is not None}
+    stats = {key: value for key, value in (("mean", mean), ("std", std)) if value is not None}
     if not path.exists() and isinstance(source, str) and Repository.of(source) is not None:
         with opened(source) as folder:
-            return from_hub(folder, source, kind=kind, normalisation=given)
+            return from_hub(folder, source, kind=kind, normalisation=stats)
     if path.is_dir():
-        return from_hub(path, path.name, kind=kind, normalisation=given)
+        return from_hub(path, path.name, kind=kind, normalisation=stats)
     if kind is not None:
         raise InputError(f"{source} as {kind}", got="a file", expected="a Hugging Face folder")
-    if path.is_file() and path.suffix.lower() in ALONE:
-        return _alone(path, heads, given)
+    if path.is_file() and path.suffix.lower() in WEIGHT_FILES:
+        return _read_vit(path, heads, stats)
     if path.exists():
         _check_file(path)
     model, vocabulary = read_llama2c(path, tokenizer)
@@ -237,12 +237,12 @@ def import_model(
     return Pipeline(model, vocabulary, recipe, path.stem)
 
 
-ALONE = (".pth", ".pt", ".safetensors")
-"""Endings of files of weights alone."""
+WEIGHT_FILES = (".pth", ".pt", ".safetensors")
+"""Endings of files that hold only weights, without a config."""
 
 
-def _alone(file: Path, heads: int | None, normalisation: dict[str, tuple[float, ...]]) -> Pipeline:
-    """A ViT whose weights stand alone, with the image reader that is asked for."""
+def _read_vit(file: Path, heads: int | None, stats: dict[str, tuple[float, ...]]) -> Pipeline:
+    """A ViT from a file of weights without a config, with an image reader for its size."""
     from regard.hub.exchange import recipe_of
     from regard.hub.weights_alone import read_alone
     from regard.inputs.images.reader import ImageReader
@@ -255,7 +255,7 @@ def _alone(file: Path, heads: int | None, normalisation: dict[str, tuple[float, 
             height=config.image[0],
             width=config.image[1],
             channels=config.channels,
-            **{"mean": half, "std": half, **normalisation},
+            **{"mean": half, "std": half, **stats},
         )
     except ValidationError as error:
         raise input_error(error, "--mean and --std") from None

@@ -214,10 +214,10 @@ def _snapshot(folder: Path, revision: str | None) -> Path | None:
 def _snapshots(folder: Path) -> list[Path]:
     """The folders of all snapshots that the cache has of a repository."""
     try:
-        listed = sorted((folder / "snapshots").iterdir())
+        paths = sorted((folder / "snapshots").iterdir())
     except OSError:  # there are none, or reading is not permitted
         return []
-    return [path for path in listed if _COMMIT.fullmatch(path.name) and path.is_dir()]
+    return [path for path in paths if _COMMIT.fullmatch(path.name) and path.is_dir()]
 
 
 def _has(folder: Path, want: Want) -> bool:
@@ -231,32 +231,32 @@ def _has(folder: Path, want: Want) -> bool:
 
 def _from_hub(repo: Repository, want: Want, *, download: bool) -> Path:
     """Downloads the wanted files into the cache, after logging their number and size."""
-    if (reason := _forbidden(repo, download=download)) is not None:
+    if (reason := _reason_not_to_ask(repo, download=download)) is not None:
         raise _not_cached(repo, want, reason)
-    if (hub := _library()) is None:
+    if (hub := _hub_library()) is None:
         raise _not_cached(repo, want, "`pip install huggingface_hub` downloads such names")
     try:
-        listed = hub.HfApi().model_info(repo.name, revision=repo.revision, files_metadata=True)
-        sizes = {file.rfilename: int(file.size or 0) for file in listed.siblings or ()}
+        model_info = hub.HfApi().model_info(repo.name, revision=repo.revision, files_metadata=True)
+        sizes = {file.rfilename: int(file.size or 0) for file in model_info.siblings or ()}
     except Exception as error:
-        raise _refused(repo, error) from error
-    chosen = _chosen(repo, sizes, want)
-    total = sum(sizes[name] for name in chosen)
+        raise _hub_error(repo, error) from error
+    files = _files_to_download(repo, sizes, want)
+    total = sum(sizes[name] for name in files)
     check_memory(f"{repo}: its files", total)
     _logger.warning(
         "%s: downloading %d files, %s, from the Hugging Face hub into %s",
-        repo, len(chosen), in_megabytes(total), cache(),
+        repo, len(files), in_megabytes(total), cache(),
     )  # fmt: skip
     try:
         folder = hub.snapshot_download(
-            repo.name, revision=repo.revision, cache_dir=str(cache()), allow_patterns=chosen
+            repo.name, revision=repo.revision, cache_dir=str(cache()), allow_patterns=files
         )
     except Exception as error:
-        raise _refused(repo, error) from error
+        raise _hub_error(repo, error) from error
     return Path(folder)
 
 
-def _forbidden(repo: Repository, *, download: bool) -> str | None:
+def _reason_not_to_ask(repo: Repository, *, download: bool) -> str | None:
     """The reason why the hub is not asked; None if it may be asked."""
     if not download:
         return f"from the hub, `regard import {repo} -o FOLDER` downloads it first"
@@ -267,7 +267,7 @@ def _forbidden(repo: Repository, *, download: bool) -> str | None:
     return None
 
 
-def _library() -> Any:
+def _hub_library() -> Any:
     """`huggingface_hub`, if it is installed."""
     try:
         return import_module("huggingface_hub")
@@ -275,15 +275,15 @@ def _library() -> Any:
         return None
 
 
-def _chosen(repo: Repository, sizes: dict[str, int], want: Want) -> list[str]:
+def _files_to_download(repo: Repository, sizes: dict[str, int], want: Want) -> list[str]:
     """The files of a repository to download: safetensors, JSON, tokenizers; none in subfolders.
 
     Raises:
         InputError: There are no weights in safetensors.
     """
     top = sorted(name for name in sizes if re.fullmatch(r"\w[\w.+-]*", name, re.A))
-    chosen = [name for name in top
-              if any(fnmatchcase(name, kind) for kind in (*TOKENIZERS, "*.json"))]  # fmt: skip
+    files = [name for name in top
+             if any(fnmatchcase(name, kind) for kind in (*TOKENIZERS, "*.json"))]  # fmt: skip
     if want == "model":
         from regard.hub.folder import INDEX, WEIGHTS
 
@@ -297,8 +297,8 @@ def _chosen(repo: Repository, sizes: dict[str, int], want: Want) -> list[str]:
                 expected=WEIGHTS,
                 fix="download it yourself and name its folder: .bin files are read from there",
             )
-        chosen += weights
-    return chosen
+        files += weights
+    return files
 
 
 def _unknown(name: str) -> InputError:
@@ -350,7 +350,7 @@ def _not_cached(repo: Repository, want: Want, reason: str) -> InputError:
     return UnknownModel(what, fix=f"{reason}; or name {_advice(repo.name)}")
 
 
-def _refused(repo: Repository, error: Exception) -> InputError:
+def _hub_error(repo: Repository, error: Exception) -> InputError:
     """The error for a request that the hub has refused or that failed."""
     problem = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     kinds = {kind.__name__ for kind in type(error).__mro__}

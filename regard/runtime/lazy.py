@@ -13,30 +13,30 @@ def imported(path: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def homes_of(modules: Mapping[str, str]) -> dict[str, str]:
+def modules_by_name(modules: Mapping[str, str]) -> dict[str, str]:
     """For each public name the module that defines it.
 
     Args:
         modules: For each module its public names, divided by spaces.
 
     Example:
-        >>> homes_of({"regard.layers": "Tap Edit"})
+        >>> modules_by_name({"regard.layers": "Tap Edit"})
         {'Tap': 'regard.layers', 'Edit': 'regard.layers'}
     """
     return {name: module for module, names in modules.items() for name in names.split()}
 
 
-def lazy_getattr(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def lazy_getattr(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Makes the `__getattr__` of a package that imports its public names on first use.
 
     Args:
         package: The package's name.
-        homes: For each public name the module that defines it, or the package it is a module of.
+        modules: For each public name its module; for a public submodule, its package.
     """
 
     def get(name: str) -> Any:
-        if name not in homes:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(__import__(homes[name], fromlist=[name]), name)
+        return getattr(__import__(modules[name], fromlist=[name]), name)
 
     return get

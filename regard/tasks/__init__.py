@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import homes_of, lazy_getattr
+from regard.runtime.lazy import lazy_getattr, modules_by_name
 
 if TYPE_CHECKING:
     from regard.tasks.answer import Answer as Answer
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from regard.tasks.trace import Trace as Trace
     from regard.tasks.translate import Translate as Translate
 
-_HOMES = homes_of(
+_MODULES = modules_by_name(
     {
         "regard.tasks.answer": "Answer",
         "regard.tasks.classify": "Classify",
@@ -40,6 +40,6 @@ _HOMES = homes_of(
         "regard.tasks.translate": "Translate",
     }
 )
-__all__ = [*_HOMES]
+__all__ = [*_MODULES]
 if not TYPE_CHECKING:  # else every name would pass the type checker
-    __getattr__ = lazy_getattr(__name__, _HOMES)
+    __getattr__ = lazy_getattr(__name__, _MODULES)

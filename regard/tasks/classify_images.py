@@ -46,7 +46,7 @@ from regard.tasks.encoder_task import TOKENS_AT_ONCE
 from regard.tasks.labelled_task import LabelledTask, class_loss, label_indices, logits_loss
 from regard.tasks.measures.accuracy import Measures, class_scores
 from regard.tasks.measures.report import ExampleSet, Selection
-from regard.tasks.picture_traces import classifier, dense_records, picture_of
+from regard.tasks.picture_traces import classifier, dense_records, image_grid
 from regard.tasks.teacher import Teacher
 from regard.tasks.trace import Trace
 
@@ -62,8 +62,8 @@ class ImageOptions:
     smoothing: float = 0.0
     augment: float = 0.0
     """How strongly digits are changed."""
-    changes: ImageData = field(default_factory=ImageData)
-    """How all images are changed, and whether beside the training."""
+    data: ImageData = field(default_factory=ImageData)
+    """The data of the recipe: how images are augmented, and by how many workers."""
     seed: int = 0
     least: int = 1
     """The fewest images of a batch."""
@@ -166,7 +166,7 @@ class ClassifyImages(LabelledTask[Any]):
             batch_tokens=train.batch_tokens,
             smoothing=train.label_smoothing,
             augment=getattr(data, "augment", 0.0),
-            changes=data,
+            data=data,
             seed=settings.seed,
             least=completed.least_examples,
         )
@@ -188,7 +188,7 @@ class ClassifyImages(LabelledTask[Any]):
         def make(index: list[int], epoch: int) -> Batch[Dense]:
             first = drawn_again if options.augment else None
             changed = changed_batch(
-                train.values, index, options.changes, options.seed, epoch, self.reader.mean, first
+                train.values, index, options.data, options.seed, epoch, self.reader.mean, first
             )
             source = Dense(self.reader.normalised(torch.from_numpy(changed.pixels)))
             shares = None
@@ -204,7 +204,7 @@ class ClassifyImages(LabelledTask[Any]):
             training_batches, lengths, options.batch_tokens, options.seed, least=options.least
         )
         batches = epochs(plan, make, start)
-        return prefetch(batches) if options.changes.workers else batches
+        return prefetch(batches) if options.data.workers else batches
 
     def targets(self, batch: Batch[Dense]) -> int:
         """The number of images in a batch: each has one class."""
@@ -311,7 +311,7 @@ class ClassifyImages(LabelledTask[Any]):
                 classified = classifier(model, source, tap.edits)
             else:
                 model.hidden(source, tap)
-        picture = picture_of(model, source, pixels, lambda: np.asarray(shown(item)))
+        picture = image_grid(model, source, pixels, lambda: np.asarray(shown(item)))
         words = picture.names, range(len(picture.names))
         weights = dense_records(model, model.embed.layout(source), tap)
         kind = {"encoder.self": (words, words)}

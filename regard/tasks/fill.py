@@ -68,6 +68,7 @@ def symbols_of(tokenizer: Tokenizer) -> Symbols:
         raise InputError(
             "task: fill", got="a vocabulary without a mask token", expected="one with it"
         )
+    # Special tokens are those that add nothing to the text.
     special = {token for token in range(tokenizer.vocab) if not tokenizer.bytes_of(token)}
     return Symbols(
         vocab=tokenizer.vocab,

@@ -33,13 +33,13 @@ def classifier(model: ImageEncoder, source: Dense, edits: Sequence[Edit] = ()) -
     return Classified(source.values[0].cpu(), model.config.classes, shares)
 
 
-def picture_of(
+def image_grid(
     model: ImageEncoder,
     source: Dense,
     pixels: NDArray[np.float32],
     original: Callable[[], NDArray[np.uint8]] | None = None,
 ) -> ImageGrid:
-    """The image that a model reads, with the places of its patches among the tokens.
+    """The image that a model reads, with its grid of patches and which tokens they are.
 
     Args:
         model: The model.

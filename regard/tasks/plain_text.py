@@ -134,8 +134,8 @@ def report(task: Any, model: Any, sets: Mapping[str, Any], scoring: Scoring) -> 
     lost = sum(int((corpus.document(i) == unknown).sum()) for i in range(len(corpus)))
     share = None if unknown is None else lost / max(1, corpus.tokens)
     report = TextReport(name, corpus.tokens, scores["loss"], scores["perplexity"], unknown=share)
-    if scoring.first is not None:
-        scoring.first(report.headline())
+    if scoring.on_headline is not None:
+        scoring.on_headline(report.headline())
     return replace(report, **task.details(model, rows, scores, scoring))
 
 

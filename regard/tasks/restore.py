@@ -132,10 +132,10 @@ class Restore(WritingTask):
         Raises:
             InputError: The vocabulary has too few sentinels for such a text.
         """
-        text, _ = span_lengths(length)
-        # The number of spans depends on the length alone, so one trial checks all texts.
-        cut_spans(np.zeros(text, np.int64), span_mask(text, generator(0)), self.sentinels)
-        return text
+        count, _ = span_lengths(length)
+        # Raises if sentinels are too few: the number of spans depends only on the number of tokens.
+        cut_spans(np.zeros(count, np.int64), span_mask(count, generator(0)), self.sentinels)
+        return count
 
     def accuracy(
         self,

@@ -122,10 +122,10 @@ class Verb:
         return settings
 
     def command_settings(
-        self, options: Any, settings: Mapping[str, Any], recipe: DecodeConfig
+        self, options: Any, settings: Mapping[str, Any], config: DecodeConfig
     ) -> dict[str, Any]:
         """The decoding settings of a command: those that were typed, and the command's defaults."""
-        del options, recipe
+        del options, config
         return {**self.command_defaults, **settings}
 
     def is_single(self, items: Any) -> bool:
@@ -205,14 +205,14 @@ class _Translate(Verb):
     lists_unknown = True
 
     def command_settings(
-        self, options: Any, settings: Mapping[str, Any], recipe: DecodeConfig
+        self, options: Any, settings: Mapping[str, Any], config: DecodeConfig
     ) -> dict[str, Any]:
         del options
         settings = dict(settings)
         if "beam" not in settings and settings.get("sample"):
             settings["beam"] = 1
         elif "beam" not in settings and "n_best" in settings:
-            settings["beam"] = max(recipe.beam, settings["n_best"])
+            settings["beam"] = max(config.beam, settings["n_best"])
         return settings
 
     def lines(self, answer: Any) -> list[str]:
@@ -256,11 +256,11 @@ class _Generate(Verb):
         return {"sample": False, **settings} if options.greedy else settings
 
     def command_settings(
-        self, options: Any, settings: Mapping[str, Any], recipe: DecodeConfig
+        self, options: Any, settings: Mapping[str, Any], config: DecodeConfig
     ) -> dict[str, Any]:
-        values = super().command_settings(options, settings, recipe)
-        # A model whose recipe searches, such as a translator, samples only if asked to.
-        searches = "beam" in values or (recipe.beam > 1 and not {*SAMPLING_SETTINGS} & {*values})
+        values = super().command_settings(options, settings, config)
+        # If the recipe sets a beam, as for a translator, the model samples only if asked to.
+        searches = "beam" in values or (config.beam > 1 and not {*SAMPLING_SETTINGS} & {*values})
         if options.greedy or searches:
             return {**values, "sample": False}
         return {**values, "sample": True, "beam": 1}

@@ -10,7 +10,7 @@ from types import FrameType
 
 from regard.runtime.stopping import exit_on_signal, restore_handlers, set_handlers
 
-ECHO = 1.0
+REPEAT_SECONDS = 1.0
 """Seconds in which a second Ctrl-C is ignored under torchrun, which forwards the signal to
 processes that have already received it from the terminal."""
 
@@ -19,13 +19,13 @@ class StopRequest:
     """Records whether a signal asked to stop, and which one.
 
     Args:
-        echoes: Whether torchrun started this process and may repeat a signal.
+        may_repeat: Whether torchrun started this process and may repeat a signal.
     """
 
-    def __init__(self, *, echoes: bool = False) -> None:
+    def __init__(self, *, may_repeat: bool = False) -> None:
         self.signal: int | None = None
-        self._echo = ECHO if echoes else 0.0
-        self._since = 0.0
+        self._repeat_seconds = REPEAT_SECONDS if may_repeat else 0.0
+        self._ignored_until = 0.0
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         """The signal handler: the first signal is recorded; a second Ctrl-C ends the process.
@@ -34,19 +34,19 @@ class StopRequest:
         half-written.
         """
         now = time.monotonic()
-        if self.signal is not None and number == signal.SIGINT and now >= self._since + self._echo:
+        if self.signal is not None and number == signal.SIGINT and now >= self._ignored_until:
             exit_on_signal(number, frame)
-        self.signal, self._since = number, now
+        self.signal, self._ignored_until = number, now + self._repeat_seconds
 
 
 @contextmanager
-def stop_requests(*, echoes: bool = False) -> Iterator[StopRequest]:
+def stop_requests(*, may_repeat: bool = False) -> Iterator[StopRequest]:
     """Records signals for the body of a `with`, and restores the signal handlers afterwards.
 
     Args:
-        echoes: Whether torchrun started this process and may repeat a signal.
+        may_repeat: Whether torchrun started this process and may repeat a signal.
     """
-    request = StopRequest(echoes=echoes)
+    request = StopRequest(may_repeat=may_repeat)
     before = set_handlers(request.receive)
     try:
         yield request

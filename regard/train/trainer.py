@@ -258,7 +258,7 @@ class Trainer:
         self.model.train()
         self._clock = time.perf_counter()
         with (
-            stop_requests(echoes=self.ranks.world > 1) as request,
+            stop_requests(may_repeat=self.ranks.world > 1) as request,
             self._progress() as progress,
             self._logs(),
         ):

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import homes_of, lazy_getattr
+from regard.runtime.lazy import lazy_getattr, modules_by_name
 
 if TYPE_CHECKING:
     from regard.vectors.projection import pca as pca
     from regard.vectors.table import Neighbour as Neighbour
 
-_HOMES = homes_of(
+_MODULES = modules_by_name(
     {
         "regard.vectors.projection": "pca",
         "regard.vectors.table": "Neighbour",
     }
 )
-__all__ = [*_HOMES]
+__all__ = [*_MODULES]
 if not TYPE_CHECKING:  # else every name would pass the type checker
-    __getattr__ = lazy_getattr(__name__, _HOMES)
+    __getattr__ = lazy_getattr(__name__, _MODULES)

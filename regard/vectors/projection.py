@@ -39,12 +39,10 @@ def project_words(rows: Floats, method: str = "pca", seed: int = 0) -> tuple[Poi
     if method == "pca":
         points, share = pca(rows)
         return points, f"PCA: the two directions hold {share:.0%} of the variance."
-    count = len(rows)
-    perplexity = min(PERPLEXITY, (count - 1) / 3)
-    caption = (
-        f"t-SNE, perplexity {perplexity:.3g}, seed {seed}: near words are neighbours; distances"
-    )
-    return tsne(rows, perplexity, seed), f"{caption} between groups say little."
+    perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)
+    settings = f"t-SNE, perplexity {perplexity:.3g}, seed {seed}"
+    caption = f"{settings}: near words are neighbours; distances between groups say little."
+    return tsne(rows, perplexity, seed), caption
 
 
 def pca(rows: npt.ArrayLike) -> tuple[Points, float]:

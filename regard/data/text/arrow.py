@@ -145,17 +145,17 @@ def rows(table: str, columns: Sequence[str] | None = None) -> Iterator[dict[str,
         try:
             for batch in batches(wanted):
                 for row in batch.to_pylist():
-                    yield {key: _named(value, labels.get(key)) for key, value in row.items()}
+                    yield {key: _label_names(value, labels.get(key)) for key, value in row.items()}
         except _errors() as problem:
             raise _damaged(path, problem) from None
 
 
-def _named(value: Any, names: list[str] | None) -> Any:
-    """Return the name of a class, or of each class of a list, for its number."""
+def _label_names(value: Any, names: list[str] | None) -> Any:
+    """Class number, or list of them -> its name from `names`; unchanged if `names` is None."""
     if names is None or value is None:
         return value
     if isinstance(value, list):
-        return [_named(item, names) for item in value]
+        return [_label_names(item, names) for item in value]
     known = isinstance(value, int) and 0 <= value < len(names)
     return names[value] if known else None  # -1 stands for a hidden label
 

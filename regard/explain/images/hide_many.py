@@ -31,7 +31,7 @@ from regard.layers.tap.tap import split_head
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
 from regard.tasks.encoder_task import TOKENS_AT_ONCE
-from regard.tasks.picture_traces import classifier, picture_of
+from regard.tasks.picture_traces import classifier, image_grid
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def hide_in_all(
     tests: list[HiddenPatches] = []
     for source in sources:
         layers = _layers(model, source, which, out)  # one array (images, tokens, tokens) per layer
-        picture = picture_of(model, source, np.zeros((1, 1, 1), dtype=np.float32))
+        picture = image_grid(model, source, np.zeros((1, 1, 1), dtype=np.float32))
         for indices in _in_parts(len(source), (3 + hiding.draws) * model.config.tokens):
             maps: list[Weights] = []
             images: list[Tensor] = []

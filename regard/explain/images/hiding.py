@@ -44,7 +44,7 @@ class Hiding:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 0.5:  # else there are not as many others
+        if not 0 < self.share <= 0.5:  # else too few other patches are left to hide as many
             raise InputError("--hide", got=self.share, expected="a share above 0, at most 0.5")
         if self.fill not in get_args(Fill):
             raise InputError("--fill", got=self.fill, expected=" or ".join(get_args(Fill)))

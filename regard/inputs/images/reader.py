@@ -76,7 +76,8 @@ class ImageReader(Config):
     length of its shorter side, or height and width. None: height and width of the model."""
 
     @model_validator(mode="after")
-    def _fits(self) -> ImageReader:
+    def _check_settings(self) -> ImageReader:
+        """Checks the settings that depend on each other."""
         if not len(self.mean) == len(self.std) == self.channels:
             raise ValueError(f"mean and std need {self.channels} numbers each")
         if not all(deviation > 0 for deviation in self.std):

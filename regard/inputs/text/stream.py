@@ -27,8 +27,8 @@ class StreamDecoder:
         joined: Ids of single bytes, which can be decoded only together with their neighbours, in
             vocabularies with byte fallback.
         clean: Whether `decode` removes spaces before punctuation.
-        more: Ids that continue a word; a word is final when the next word begins. None if `decode`
-            does not join words.
+        continuing: Ids that continue a word; a word is final when the next word begins. None if
+            `decode` does not join words.
         quote: The id of a mark (') whose spacing depends on whether another one follows.
     """
 
@@ -39,11 +39,11 @@ class StreamDecoder:
         joined: frozenset[int] = frozenset(),
         *,
         clean: bool = False,
-        more: frozenset[int] | None = None,
+        continuing: frozenset[int] | None = None,
         quote: int | None = None,
     ) -> None:
         self._decode, self._silent, self._joined, self._clean = decode, silent, joined, clean
-        self._more, self._quote = more, quote
+        self._continuing, self._quote = continuing, quote
         self._window: list[int] = []
         self._shown = 0  # characters of the window's text already returned
 
@@ -55,12 +55,12 @@ class StreamDecoder:
         if token in self._joined:  # an invalid byte changes how the bytes around it are decoded
             return ""
         text = self._decode(self._window)
-        certain = len(text) - self._uncertain(text)
-        written = text[self._shown : certain]
-        self._shown = max(self._shown, certain)
-        if len(self._window) > _LONGEST and self._more is None:
+        length = self._final_length(text)
+        new_text = text[self._shown : length]
+        self._shown = max(self._shown, length)
+        if len(self._window) > _LONGEST and self._continuing is None:
             self._forget(text)
-        return written
+        return new_text
 
     def close(self) -> str:
         """Return the remaining text, such as an incomplete character, and start anew."""
@@ -68,23 +68,23 @@ class StreamDecoder:
         self._window, self._shown = [], 0
         return remaining
 
-    def _uncertain(self, text: str) -> int:
-        """Count the characters at the end of the text that may still change."""
-        # including spaces: some decoders remove them at the end
-        settled = text.rstrip(_UNFINISHED).rstrip(" ")
-        if self._more:  # a continuation may change the spelling of its word
-            whole = len(self._window) - 1
-            while whole > 0 and self._window[whole] in self._more:
-                whole -= 1
-            settled = _common(settled, self._decode(self._window[:whole]))
+    def _final_length(self, text: str) -> int:
+        """Count the characters at the start of the text that can no longer change."""
+        # Spaces at the end are not final, as some decoders remove them.
+        final = text.rstrip(_UNFINISHED).rstrip(" ")
+        if self._continuing:  # a continuation may change the spelling of its word
+            word_start = len(self._window) - 1
+            while word_start > 0 and self._window[word_start] in self._continuing:
+                word_start -= 1
+            final = _common(final, self._decode(self._window[:word_start]))
         if self._quote in self._window:
-            settled = _common(settled, self._decode([*self._window, self._quote or 0]))
+            final = _common(final, self._decode([*self._window, self._quote or 0]))
         if self._clean:
             for pattern in CLEANED:
                 for size in range(len(pattern) - 1, 0, -1):
                     if text.endswith(pattern[:size]):
-                        settled = min(settled, text[: len(text) - size], key=len)
-        return len(text) - len(settled)
+                        final = min(final, text[: len(text) - size], key=len)
+        return len(final)
 
     def _forget(self, text: str) -> None:
         """Shorten the window to its last ids, if they decode to the same text."""

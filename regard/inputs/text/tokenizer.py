@@ -265,8 +265,8 @@ class Tokenizer(TextReader):
         silent = frozenset(self._special)
         if self._joins:
             parts = [i for i, piece in enumerate(self._pieces) if piece.startswith(CONTINUES)]
-            more = frozenset(parts if self._kind == "wordpiece" else ())
-            return StreamDecoder(self.decode, silent, more=more, quote=self.id_of("'"))
+            continuing = frozenset(parts if self._kind == "wordpiece" else ())
+            return StreamDecoder(self.decode, silent, continuing=continuing, quote=self.id_of("'"))
         alone = [token for token, piece in enumerate(self._pieces) if piece in FALLBACK]
         joined = frozenset(alone if self._kind == "fallback" else ())
         return StreamDecoder(self.decode, silent, joined, clean=self._clean)

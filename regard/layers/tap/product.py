@@ -123,8 +123,8 @@ class Pattern:
             return self
         return replace(
             self,
-            q=chosen(self.q, heads, queries),
-            bias=None if self.bias is None else chosen(self.bias, heads, queries),
+            q=select(self.q, heads, queries),
+            bias=None if self.bias is None else select(self.bias, heads, queries),
             heads=_pick(self.heads, heads),
             key_heads=_pick(self.key_heads, heads),
             queries=_pick(self.queries, queries),
@@ -180,7 +180,7 @@ class Pattern:
             scores = self.score.scores(self.q[:, these, group], keys_of[:, :, reach], heads)
             if self.bias is not None:
                 scores = scores + self.bias[:, these, group, reach]
-            denied = None if mask is None else ~chosen(mask, heads)
+            denied = None if mask is None else ~select(mask, heads)
             self._finish(scores, denied, out[:, these, :, reach])
 
     def _finish(self, scores: Tensor, denied: Tensor | None, out: Tensor) -> None:
@@ -233,7 +233,7 @@ class Records(UserDict[str, Any]):
         """`records[site][:, heads][:, :, queries]`, without computing the rest (None: all)."""
         value = self._stored(site)
         if isinstance(value, Tensor):
-            return chosen(value, heads, queries)
+            return select(value, heads, queries)
         return value.part(heads, queries).whole()
 
     def blocks(self, site: str) -> Iterator[tuple[slice, Tensor]]:
@@ -270,7 +270,7 @@ class NoRecord(InputError, KeyError):
     __str__ = Exception.__str__  # that of KeyError would quote the message
 
 
-def chosen(x: Tensor, heads: Sequence[int] | None, queries: Sequence[int] | None = None) -> Tensor:
+def select(x: Tensor, heads: Sequence[int] | None, queries: Sequence[int] | None = None) -> Tensor:
     """Some heads and queries (None: all) of (batch, heads, query, …); sizes of 1 stay."""
     x = x if heads is None or x.shape[1] == 1 else x[:, list(heads)]
     return x if queries is None or x.shape[2] == 1 else x[:, :, list(queries)]

@@ -28,7 +28,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from dataclasses import replace as altered
+from dataclasses import replace as replace_fields
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -38,7 +38,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.layers.layout import Layout
 from regard.layers.tap.product import Product as Product
-from regard.layers.tap.product import Records, chosen
+from regard.layers.tap.product import Records, select
 
 _logger = logging.getLogger(__name__)
 
@@ -269,23 +269,24 @@ class Tap:
         if self.edits_at(scores_at) or self.edits_at(weights_at):
             out = self._edited(product)
         else:
-            self._look(product, scores_at, softmax=False)
-            self._look(product, weights_at, softmax=True)
+            self._record_pattern(product, scores_at, softmax=False)
+            self._record_pattern(product, weights_at, softmax=True)
         return self.visit_heads(f"{name}.heads", out, product.layout, product.record_layout)
 
-    def _look(self, product: Product, site: str, *, softmax: bool) -> None:
+    def _record_pattern(self, product: Product, site: str, *, softmax: bool) -> None:
         """Records the scores or weights of the requested heads and queries."""
         if not self.wants(site):
             return
-        # In another layout, the queries of a row are different beams.
-        alone = product.layout is product.record_layout
-        pattern = product.pattern(self.heads, self.queries if alone else None)
-        pattern = altered(pattern, softmax=softmax)
-        if alone:
+        # If the layouts differ, the queries of a row are those of several beams: the requested ones
+        # are selected when each beam has its own row.
+        same_layout = product.layout is product.record_layout
+        pattern = product.pattern(self.heads, self.queries if same_layout else None)
+        pattern = replace_fields(pattern, softmax=softmax)
+        if same_layout:
             self.records.keep(site, pattern)
         else:
             self.visit_heads(site, pattern.whole(), product.layout, product.record_layout)
-            self.records[site] = chosen(self.records[site], None, self.queries)
+            self.records[site] = select(self.records[site], None, self.queries)
 
     def _edited(self, product: Product) -> Tensor:
         """Each head's output, from edited scores or weights: (batch, heads, query, head_dim).
@@ -299,7 +300,7 @@ class Tap:
             weights = product.weights_of(self.visit_heads(scores_at, scores, *layouts), mask)
             self._narrow(scores_at)
         else:
-            self._look(product, scores_at, softmax=False)
+            self._record_pattern(product, scores_at, softmax=False)
             weights = product.weights()
         weights = self.visit_heads(weights_at, weights, *layouts)
         self._narrow(weights_at)
@@ -308,7 +309,7 @@ class Tap:
     def _narrow(self, site: str) -> None:
         """Reduces the record of a site to the requested heads and queries."""
         if site in self.records:
-            self.records[site] = chosen(self.records[site], self.heads, self.queries)
+            self.records[site] = select(self.records[site], self.heads, self.queries)
 
     def next_step(self) -> None:
         """Ends a decoding step: moves the decoder's records into `steps`.

@@ -131,7 +131,7 @@ class Scoring:
     suggest: bool = False
     """Whether to measure next-word suggestions, too; one takes as long as hundreds of tokens."""
     on_progress: OnProgress = lambda *_: None
-    first: Callable[[str], None] | None = None
+    on_headline: Callable[[str], None] | None = None
     """Called with the first line of the table as soon as it is known, before the others."""
     keep: Callable[[Mapping[str, str]], None] = lambda _: None
     """Called with the files to save for a set, as name -> content, as soon as the set is done."""

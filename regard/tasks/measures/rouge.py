@@ -29,11 +29,11 @@ def rouge(summary: str, reference: str) -> dict[str, Overlap]:
         >>> {name: round(overlap.f, 3) for name, overlap in overlaps.items()}
         {'rouge1': 0.857, 'rouge2': 0.8, 'rougeL': 0.857}
     """
-    ours, theirs = _words(summary), _words(reference)
+    words, ref_words = _words(summary), _words(reference)
     return {
-        "rouge1": _common_ngrams(ours, theirs, 1),
-        "rouge2": _common_ngrams(ours, theirs, 2),
-        "rougeL": _overlap(longest_common(ours, theirs), len(ours), len(theirs)),
+        "rouge1": _common_ngrams(words, ref_words, 1),
+        "rouge2": _common_ngrams(words, ref_words, 2),
+        "rougeL": _overlap(longest_common(words, ref_words), len(words), len(ref_words)),
     }
 
 
@@ -76,15 +76,15 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", text.lower())
 
 
-def _common_ngrams(ours: list[str], theirs: list[str], size: int) -> Overlap:
-    first, second = (
+def _common_ngrams(summary: list[str], reference: list[str], size: int) -> Overlap:
+    ngrams, ref_ngrams = (
         Counter(zip(*(words[start:] for start in range(size)), strict=False))
-        for words in (ours, theirs)
+        for words in (summary, reference)
     )
-    return _overlap((first & second).total(), first.total(), second.total())
+    return _overlap((ngrams & ref_ngrams).total(), ngrams.total(), ref_ngrams.total())
 
 
-def _overlap(common: int, ours: int, theirs: int) -> Overlap:
-    precision, recall = common / max(1, ours), common / max(1, theirs)
+def _overlap(common: int, in_summary: int, in_reference: int) -> Overlap:
+    precision, recall = common / max(1, in_summary), common / max(1, in_reference)
     total = precision + recall
     return Overlap(precision, recall, 2 * precision * recall / total if total else 0.0)

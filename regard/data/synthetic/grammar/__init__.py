@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regard.runtime.lazy import homes_of, lazy_getattr
+from regard.runtime.lazy import lazy_getattr, modules_by_name
 
 if TYPE_CHECKING:
     from regard.data.synthetic.grammar.corpus import DEMO as DEMO
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from regard.data.synthetic.grammar.lexicon import ADJECTIVES as ADJECTIVES
     from regard.data.synthetic.grammar.lexicon import NOUNS as NOUNS
 
-_HOMES = homes_of(
+_MODULES = modules_by_name(
     {
         "regard.data.synthetic.grammar.corpus": "DEMO sample splits",
         "regard.data.synthetic.grammar.gloss": "translate_words",
         "regard.data.synthetic.grammar.lexicon": "ADJECTIVES NOUNS",
     }
 )
-__all__ = [*_HOMES]
+__all__ = [*_MODULES]
 if not TYPE_CHECKING:  # else every name would pass the type checker
-    __getattr__ = lazy_getattr(__name__, _HOMES)
+    __getattr__ = lazy_getattr(__name__, _MODULES)

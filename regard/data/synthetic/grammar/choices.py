@@ -127,7 +127,7 @@ class Choices:
         if not self.happens(chance):
             return None
         times = TIMES[tense]
-        return self.choose(times[:-2] if negated else times)
+        return self.choose(times[:-2] if negated else times)  # without the last two
 
     def phrase(
         self,

@@ -71,7 +71,7 @@ MOODS = tuple(word for word in ADJECTIVES if word.decides and PEOPLE[0] in word.
 CONTESTANTS = {verb: _called_it(verb) for verb in CONTESTED}
 
 
-def _deciding() -> dict[tuple[Noun, Noun], tuple[Adjective, ...]]:
+def _deciding_adjectives() -> dict[tuple[Noun, Noun], tuple[Adjective, ...]]:
     """For each (noun, other): the adjectives that fit the noun but not the other.
 
     With such an adjective, "it" can stand only for the noun.
@@ -87,7 +87,7 @@ def _deciding() -> dict[tuple[Noun, Noun], tuple[Adjective, ...]]:
     }
 
 
-DECIDING = _deciding()
+DECIDING = _deciding_adjectives()
 TAKERS = {noun: tuple(verb for verb in AFTER if noun in verb.objects) for noun in NOUNS}
 TARGETED = {
     noun: tuple(verb for verb in TRANSITIVE + DATIVE if noun in verb.objects) for noun in NOUNS
