@@ -6,7 +6,6 @@ import gzip
 import json
 import random
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -137,8 +136,6 @@ def test_questions_and_headlines_keep_the_tests_and_the_slides_out(shelf):
     assert not any("attala" in text.lower() for text, _ in reports)
 
 
-JOBS = str(Path(shelf_data.__file__).with_name("shelf_jobs.yaml"))
-"""The recipe of the next `small/jobs`: real headlines and comments in place of generated ones."""
 SMALL = {"dim": 16, "heads": 2, "hidden": 16}
 
 
@@ -149,12 +146,12 @@ def test_a_recipe_of_the_shelf_starts_from_this_data(shelf, monkeypatch, name):
     for kind, generate in sources.GENERATORS.items():  # fewer of each
         few = partial(lambda make, _, aside, seed: make(50, min(aside, 10), seed), generate)
         monkeypatch.setitem(sources.GENERATORS, kind, few)
-    recipe = recipes.load(JOBS if name == "small/jobs" else name)
+    recipe = recipes.load(name)
     layers = [
         key for key in ("layers", "encoder_layers", "decoder_layers") if hasattr(recipe.model, key)
     ]
     trained = package.train(
-        JOBS if name == "small/jobs" else name,
+        name,
         model=SMALL | dict.fromkeys(layers, 1),
         tokens={"vocab": 300},
         train={"steps": 1, "batch_tokens": 512, "average": 0},
