@@ -73,7 +73,9 @@ def check_files(data: Any) -> None:
             if Path(name).exists() or glob.glob(name, recursive=True):  # noqa: PTH207
                 continue
             raise InputError(
-                f"data.{key}", got=f"{name}: no such file", fix=_fix(f"data.{key}", Path(name))
+                f"data.{key}",
+                got=f"{name}: no such file",
+                fix=_missing_file_fix(f"data.{key}", Path(name)),
             )
     for name, part in getattr(data, "parts", {}).items():
         try:
@@ -83,13 +85,13 @@ def check_files(data: Any) -> None:
             raise InputError(what, got=error.got, fix="name your own file there") from None
 
 
-def _fix(key: str, path: Path) -> str:
+def _missing_file_fix(key: str, path: Path) -> str:
     """What to do about a missing file: name another one, such as one with a similar name."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent} either; paths start where the command is run"
     names = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
-    for near in nearest(path.name, names)[:1]:
-        return f"did you mean {key}={path.parent / near}?"
+    for similar_name in nearest(path.name, names)[:1]:
+        return f"did you mean {key}={path.parent / similar_name}?"
     return f"add {key}=FILE with your own data"
 
 
@@ -144,12 +146,12 @@ def summary(data: Any, task: str) -> str:
         InputError: A file is missing or cannot be read, or it is not clear which column is what.
     """
     check_files(data)
-    parts = [*_described_columns(data)]
+    parts = [*_column_descriptions(data)]
     if isinstance(data, FileData | LabelledData):
-        train, *others = files_of_splits(data).values()
+        train, *other_tables = files_of_splits(data).values()
         report = _report(data, task, train, ENOUGH)
         parts += [report.columns, *_oddities(report)]
-        parts += [_columns_of(data, task, table) for table in others]
+        parts += [_columns_of(data, task, table) for table in other_tables]
     if isinstance(data, LabelledData):  # of pairs, the task itself says so
         parts += [
             f"{count} examples of {split} are training examples, too"
@@ -178,7 +180,7 @@ def _oddities(report: Any) -> Iterator[str]:
             yield f"{what}: {count}"
 
 
-def _described_columns(data: Any) -> Iterator[str]:
+def _column_descriptions(data: Any) -> Iterator[str]:
     """Describe the columns of tables that have no report of their own."""
     if isinstance(data, MixtureData):
         for part in data.parts.values():
@@ -189,10 +191,11 @@ def _described_columns(data: Any) -> Iterator[str]:
         texts = TextFiles(find_files([*train, *valid]), columns=data.columns)
         yield from texts.describe()
     elif isinstance(data, ImagesData):
-        yield from _described_images(data.folder or data.file or "", data.columns)
+        yield from _image_column_descriptions(data.folder or data.file or "", data.columns)
 
 
-def _described_images(table: str, columns: Columns) -> Iterator[str]:
+def _image_column_descriptions(table: str, columns: Columns) -> Iterator[str]:
+    """Describe the columns of a table of images, if they were found out."""
     if not tables.is_table(table) or not Path(table).exists():
         return  # the error for a missing file comes when images are read
     for part in arrow.splits_in(table).values() or [table]:
