@@ -64,7 +64,7 @@ class LabelReport:
                 *(f"{count} times: {what}" for what, count in self.problems.items()),
                 f"{self.examples} examples can be used"
                 + (f", {self.duplicates} of them duplicates" if self.duplicates else ""),
-                *([f"labels: {_listed(self.labels)}"] if self.labels else []),
+                *([f"labels: {_labels_text(self.labels)}"] if self.labels else []),
             ]
         )
 
@@ -91,7 +91,9 @@ def check_labelled(
     problems: Counter[str] = Counter()
     first: list[Problem] = []
     labels: Counter[str] = Counter()
-    seen: dict[int, int] = {}  # hashes only, so that the dataset may be larger than memory
+    content_of_key: dict[
+        int, int
+    ] = {}  # hashes only, so that the dataset may be larger than memory
     examples = duplicates = 0
     for row in islice(READERS[task](table, columns), most):
         if isinstance(row, Problem):
@@ -101,9 +103,9 @@ def check_labelled(
         examples += 1
         labels.update(getattr(row, "labels", ()))
         key, content = hash(example_key(row)), hash(row)
-        duplicates += seen.get(key) == content
-        problems[CONTRADICTION] += seen.setdefault(key, content) != content
-    problems |= _odd_labels(labels, task)
+        duplicates += content_of_key.get(key) == content
+        problems[CONTRADICTION] += content_of_key.setdefault(key, content) != content
+    problems |= _label_problems(labels, task)
     return LabelReport(
         examples=examples,
         problems={what: count for what, count in problems.items() if count},
@@ -133,13 +135,15 @@ def describe_labelled(table: str, task: str, columns: Columns) -> str:
     return plan.describe() if plan.inferred else ""
 
 
-def _odd_labels(labels: Counter[str], task: str) -> Counter[str]:
+def _label_problems(labels: Counter[str], task: str) -> Counter[str]:
+    """Count problems of labels: a single one, or labels that occur once."""
     if task == "answer" or not labels:
         return Counter()
     once = sum(count == 1 for count in labels.values())
     return Counter({ONE_LABEL: int(len(labels) == 1), ONCE: once})
 
 
-def _listed(labels: dict[str, int]) -> str:
-    shown = ", ".join(f"{label} {count:,}" for label, count in islice(labels.items(), SHOWN))
-    return shown + (f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else "")
+def _labels_text(labels: dict[str, int]) -> str:
+    """List labels with their counts in one line; of many, the first."""
+    first_labels = ", ".join(f"{label} {count:,}" for label, count in islice(labels.items(), SHOWN))
+    return first_labels + (f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else "")

@@ -132,7 +132,7 @@ def has_suffix(file: str, *suffixes: str) -> bool:
 
 def text_lines(file: str, expected: str, longest: int | None = None) -> Numbered[str]:
     """Yield the lines of a file as `numbered` does, decoded."""
-    return parsed(file, numbered(file, expected, longest), _decoded)
+    return parsed(file, numbered(file, expected, longest), _decode_line)
 
 
 def json_rows(file: str, expected: str) -> Numbered[dict[str, Any]]:
@@ -259,7 +259,9 @@ def opened(file: str) -> IO[bytes] | gzip.GzipFile:
     path = Path(file)
     try:
         if not path.exists():
-            raise InputError(file, got="no such file", expected="a text file", fix=_nearby(path))
+            raise InputError(
+                file, got="no such file", expected="a text file", fix=_missing_file_fix(path)
+            )
         if path.is_dir():
             fix = "name a file in it"
             raise InputError(file, got="a directory", expected="a text file", fix=fix)
@@ -292,7 +294,8 @@ def without_mark(file: str, first: bytes) -> bytes:
     return first.removeprefix(BOM)
 
 
-def _decoded(line: bytes) -> str:
+def _decode_line(line: bytes) -> str:
+    """Decode a line of UTF-8; raise `Unfit` if it is none."""
     try:
         return line.decode()
     except UnicodeDecodeError as problem:
@@ -320,7 +323,7 @@ def unreadable(file: str, problem: OSError) -> InputError:
     return InputError(file, got=got, expected="a file that can be read")
 
 
-def _nearby(path: Path) -> str:
+def _missing_file_fix(path: Path) -> str:
     """Suggest a fix for a missing file: list the files of its folder."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent} either; paths start where the command is run"

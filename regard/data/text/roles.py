@@ -43,13 +43,13 @@ class Role:
 
     def fits(self, name: str) -> bool:
         """Whether a column of this name usually has this role."""
-        return folded(name) in self.names or self._described(name)
+        return folded(name) in self.names or self._has_role_word(name)
 
-    def _described(self, name: str) -> bool:
+    def _has_role_word(self, name: str) -> bool:
         """Whether a name is one of the usual words with others beside it: "source text"."""
         words = words_of(name)
-        usual = words & {*self.names}
-        return bool(usual - BESIDE) and words - usual <= BESIDE and len(words) <= 3
+        role_words = words & {*self.names}
+        return bool(role_words - BESIDE) and words - role_words <= BESIDE and len(words) <= 3
 
 
 @dataclass(frozen=True)

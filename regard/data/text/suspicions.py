@@ -65,11 +65,11 @@ class Sides:
         suspects, margins = [], []
         for number, (line, pair) in enumerate(pairs):
             sides = _words(pair.source), _words(pair.target)
-            if number >= CLOSELY and not all(map(self._strange, (0, 1), sides)):
+            if number >= CLOSELY and not all(map(self._may_be_swapped, (0, 1), sides)):
                 continue
             texts = [Counter(chain.from_iterable(map(_trigrams, words))) for words in sides]
             known = number < LEARNED  # its own counts must be subtracted
-            scores = [self._nearer(side, *ordered, known=known)
+            scores = [self._own_side_score(side, *ordered, known=known)
                       for side, ordered in enumerate((texts, texts[::-1]))]  # fmt: skip
             means = [total / max(1, count) for total, count in scores]
             margins += [min(means)] if number < CLOSELY else []
@@ -91,13 +91,13 @@ class Sides:
     def _totals(self) -> tuple[int, int]:
         return self._counts[0].total(), self._counts[1].total()
 
-    def _strange(self, side: int, words: Sequence[str]) -> bool:
+    def _may_be_swapped(self, side: int, words: Sequence[str]) -> bool:
         """Whether a text may be likelier on the other side, by the sum of cached word scores."""
         rough = self._rough[side]
         for word in words:
             if word not in rough:
                 text: Counter[str] = Counter(_trigrams(word))
-                rough[word] = self._nearer(side, text, Counter(), known=False)[0]
+                rough[word] = self._own_side_score(side, text, Counter(), known=False)[0]
         return sum(rough[word] for word in words) < 0
 
     def languages(self) -> tuple[str | None, str | None]:
@@ -106,35 +106,39 @@ class Sides:
         return first, second
 
     def _language(self, side: int) -> str | None:
+        """Guess the language of a side by its common words; None if it is not clear."""
         words = self._words[side]
-        hits = {name: sum(words[word] for word in usual.split()) for name, usual in USUAL.items()}
+        hits = {
+            name: sum(words[word] for word in common_words.split())
+            for name, common_words in USUAL.items()
+        }
         best, second = sorted(hits, key=lambda name: -hits[name])[:2]
         return best if hits[best] >= MANY and hits[best] > 2 * hits[second] else None
 
-    def _nearer(
-        self, side: int, text: Counter[str], beside: Counter[str], *, known: bool
+    def _own_side_score(
+        self, side: int, text: Counter[str], partner: Counter[str], *, known: bool
     ) -> tuple[float, int]:
         """Compute by how many nats a text is likelier on its own side than on the other.
 
         Args:
             side: 0 for a source, 1 for a target.
             text: The text's trigrams.
-            beside: The trigrams of the text that it is paired with.
+            partner: The trigrams of the text that it is paired with.
             known: Whether both texts are part of the counts; they are then subtracted.
 
         Returns:
             The sum of log ratios over the trigrams that occur on either side, and their number.
         """
-        here_counts, there_counts = self._counts[side], self._counts[1 - side]
-        smoothing = 0.5 * (len(here_counts) + len(there_counts))  # add-1/2 smoothing
-        here_all = self._totals[side] - (text.total() if known else 0) + smoothing
-        there_all = self._totals[1 - side] - (beside.total() if known else 0) + smoothing
+        own_counts, other_counts = self._counts[side], self._counts[1 - side]
+        smoothing = 0.5 * (len(own_counts) + len(other_counts))  # add-1/2 smoothing
+        own_total = self._totals[side] - (text.total() if known else 0) + smoothing
+        other_total = self._totals[1 - side] - (partner.total() if known else 0) + smoothing
         total, count = 0.0, 0
         for trigram, times in text.items():
-            here = here_counts[trigram] - (times if known else 0)
-            there = there_counts[trigram] - (beside[trigram] if known else 0)
-            if here or there:
-                ratio = (here + 0.5) / here_all * there_all / (there + 0.5)
+            own_count = own_counts[trigram] - (times if known else 0)
+            other_count = other_counts[trigram] - (partner[trigram] if known else 0)
+            if own_count or other_count:
+                ratio = (own_count + 0.5) / own_total * other_total / (other_count + 0.5)
                 total += times * math.log(ratio)
                 count += times
         return total, count

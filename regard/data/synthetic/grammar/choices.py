@@ -295,8 +295,10 @@ class Choices:
             phrase = self.phrase(noun, adjective=0.15)
             # Avoid unnatural sentences: "a dog was tired", "the tired dog was tired".
             word = "the" if phrase.word == "a" else phrase.word
-            plain = phrase.adjective is adjective or not adjective.decides
-            subject = Phrase(noun, word, phrase.plural, None if plain else phrase.adjective)
+            drops_adjective = phrase.adjective is adjective or not adjective.decides
+            subject = Phrase(
+                noun, word, phrase.plural, None if drops_adjective else phrase.adjective
+            )
         negated = subject is not I and self.happens(0.2)
         time = None if small else self.time(tense, 0.15, negated)
         return Clause(
@@ -318,4 +320,5 @@ def _owner(subject: Nominal) -> str:
 
 
 def _on_wheels(subject: Nominal) -> bool:
+    """Whether the subject is a vehicle."""
     return isinstance(subject, Phrase) and subject.noun.kind in ("vehicle", "vessel")
