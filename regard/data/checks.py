@@ -31,7 +31,7 @@ from regard.data.text.roles import IMAGES, PAIRS, Layout
 from regard.data.text.splits import files_of_splits
 from regard.errors import InputError, nearest
 
-ENOUGH = 50_000
+EXAMPLES_CHECKED = 50_000
 """How many examples of a split are looked through before a training."""
 SUSPICIOUS = (files.SWAPPED, *label_check.SUSPICIOUS)
 """Problems of usable examples. All others are errors, or are counted, when the data is read."""
@@ -149,13 +149,13 @@ def summary(data: Any, task: str) -> str:
     parts = [*_column_descriptions(data)]
     if isinstance(data, FileData | LabelledData):
         train, *other_tables = files_of_splits(data).values()
-        report = _report(data, task, train, ENOUGH)
+        report = _report(data, task, train, EXAMPLES_CHECKED)
         parts += [report.columns, *_oddities(report)]
         parts += [_columns_of(data, task, table) for table in other_tables]
     if isinstance(data, LabelledData):  # of pairs, the task itself says so
         parts += [
             f"{count} examples of {split} are training examples, too"
-            for split, count in overlaps(data, task, ENOUGH).items()
+            for split, count in overlaps(data, task, EXAMPLES_CHECKED).items()
             if count
         ]
     return "; ".join(dict.fromkeys(filter(None, parts)))

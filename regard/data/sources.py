@@ -197,7 +197,7 @@ def _training_pairs(
                 yield pair
 
 
-DESCRIBED = {"kind", "train", "pairs", "valid", "test", "prefix", "weight", "unpunctuated"}
+DIGEST_KEYS = {"kind", "train", "pairs", "valid", "test", "prefix", "weight", "unpunctuated"}
 """The keys of a generated part that are in its digest. Later keys stay out, so that older runs can
 be resumed; a resumed run compares all keys of its recipe anyway."""
 
@@ -206,7 +206,7 @@ def _load_part(part: PartData, config: MixtureData) -> Loaded:
     """Load the pairs of one part, without its prefix."""
     if part.kind != "files":
         splits = GENERATORS[part.kind](part.pairs, config.held_out, config.seed)
-        description = part.model_dump_json(include=DESCRIBED)
+        description = part.model_dump_json(include=DIGEST_KEYS)
         return Loaded(splits, {}, {part.kind: _digest(splits.train, description)})
     shared = config.model_dump(exclude={"kind", "parts"})
     files = part.model_dump(include={"train", "valid", "test", *PartData.COLUMNS, "header"})

@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.text.records import BOM, UNPACKING, damaged, unreadable
+from regard.data.text.records import BOM, UNPACKING, damage_error, reading_error
 from regard.errors import InputError
 from regard.runtime.device import check_memory
 from regard.runtime.files import open_regular
@@ -39,7 +39,7 @@ MOST_SPACES = 16
 CHUNK = 2**13
 """The number of rows that are stacked into one array at once."""
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
-KNOWN = "word2vec text or binary, GloVe text, fastText .vec (each plain or .gz), or .npz"
+KNOWN_FORMATS = "word2vec text or binary, GloVe text, fastText .vec (each plain or .gz), or .npz"
 
 _logger = logging.getLogger(__name__)
 
@@ -67,9 +67,9 @@ def read_file(file_name: str | os.PathLike[str]) -> WordVectors:
                     return _Reader(path, packed).read()
             return _Reader(path, file).read()
     except FileNotFoundError:
-        raise InputError(str(path), got="no such file", expected=KNOWN) from None
+        raise InputError(str(path), got="no such file", expected=KNOWN_FORMATS) from None
     except OSError as error:
-        raise unreadable(str(path), error) from None
+        raise reading_error(str(path), error) from None
 
 
 class _Reader:
@@ -90,13 +90,13 @@ class _Reader:
         try:
             return self._read_stream()
         except (*UNPACKING, zlib.error) as error:
-            raise damaged(str(self.path), self.line, error) from None
+            raise damage_error(str(self.path), self.line, error) from None
 
     def _read_stream(self) -> WordVectors:
         """Find the format by the first two lines, and read all rows."""
         first = self._next_line().removeprefix(BOM)
         if not first:
-            raise InputError(str(self.path), got="an empty file", expected=KNOWN)
+            raise InputError(str(self.path), got="an empty file", expected=KNOWN_FORMATS)
         header = self._parse_header(first)
         if header is None:
             return self._read_text(first, self._count_numbers(first), None)
@@ -113,7 +113,7 @@ class _Reader:
         if len(line) > LONGEST_LINE:
             raise InputError(
                 f"{self.path}:{self.line}", got=f"a line of more than {LONGEST_LINE:,} bytes",
-                expected=KNOWN,
+                expected=KNOWN_FORMATS,
             )  # fmt: skip
         return line
 
@@ -144,7 +144,7 @@ class _Reader:
                 got = f"{len(fields) - 1:,} numbers"
                 raise InputError(f"{self.path}:1", got=got, expected=f"at most {MOST_NUMBERS:,}")
             return len(fields) - 1
-        raise InputError(f"{self.path}:1", got=_line_start(line), expected=KNOWN)
+        raise InputError(f"{self.path}:1", got=_line_start(line), expected=KNOWN_FORMATS)
 
     def _is_text(self, line: bytes, dim: int) -> bool:
         """Whether the line after the header is text, not binary: numbers, or printable UTF-8."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.text.records import Problem, numbered
+from regard.data.text.records import Problem, numbered_lines
 from regard.errors import InputError
 from regard.vectors.questions import own_questions
 from regard.vectors.table import WordVectors
@@ -23,7 +23,7 @@ from regard.vectors.table import WordVectors
 AT_ONCE = 2**26
 """The largest number of cosines held in memory at once."""
 LONGEST_LINE = 2**16
-OWN = "own questions"
+OWN_QUESTIONS = "own questions"
 """The name of the questions that come with Regard."""
 
 Question = tuple[str, str, str, str]
@@ -128,7 +128,7 @@ def evaluate(
         similarities: Files of scored pairs in the format of WordSim-353 or SimLex-999.
     """
     if not analogies and not similarities:
-        questions_by_file = {OWN: own_questions()}
+        questions_by_file = {OWN_QUESTIONS: own_questions()}
     else:
         questions_by_file = {file: read_questions(file) for file in analogies}
     pairs = {file: read_pairs(file) for file in similarities}
@@ -198,7 +198,7 @@ def _score(fields: list[str]) -> float | None:
 
 def _numbered_lines(file: str, expected: str) -> Iterable[tuple[int, str]]:
     """The numbered lines of a file, without empty lines and comments."""
-    for number, line in numbered(file, expected, LONGEST_LINE):
+    for number, line in numbered_lines(file, expected, LONGEST_LINE):
         if isinstance(line, Problem):
             raise InputError(str(line))
         try:

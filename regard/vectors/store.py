@@ -16,7 +16,7 @@ import numpy as np
 
 from regard.errors import InputError
 from regard.runtime.files import write_file
-from regard.vectors.files import KNOWN, read_file
+from regard.vectors.files import KNOWN_FORMATS, read_file
 from regard.vectors.table import WordVectors
 
 FAMILY = "vectors"
@@ -198,4 +198,4 @@ model:
 """
 """The recipe stored with vectors that were not trained by Regard."""
 
-__all__ = ["KNOWN", "described", "from_snapshot", "holds_vectors", "save", "vectors"]
+__all__ = ["KNOWN_FORMATS", "described", "from_snapshot", "holds_vectors", "save", "vectors"]

@@ -22,9 +22,9 @@ Floats = npt.NDArray[np.float32]
 TOP = 10
 """The default number of neighbours."""
 SIGNS = {"+": 1.0, "-": -1.0, "−": -1.0}
-NAMED = 8
+MAX_NAMED = 8
 """The largest number of unknown words that an error message lists."""
-CHANCE = 2000
+RANDOM_PAIRS = 2000
 """The number of random pairs of differences that estimate the cosine expected by chance."""
 
 
@@ -125,11 +125,11 @@ class WordVectors:
         rows = {word: self.row(word) for word in _check_texts(words)}
         unknown = [word for word, row in rows.items() if row is None]
         if unknown:
-            spelled = {word: self._spelled_like(word) for word in unknown[:NAMED]}
+            spelled = {word: self._spelled_like(word) for word in unknown[:MAX_NAMED]}
             suggestions = ", ".join(
                 f"{close} for {word!r}" for word, close in spelled.items() if close
             )
-            many = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
+            many = f" and {len(unknown) - MAX_NAMED} more" if len(unknown) > MAX_NAMED else ""
             raise InputError(
                 f"{self.name} has no vector of {', '.join(map(repr, spelled))}{many}",
                 fix=f"did you mean {suggestions}?"
@@ -218,7 +218,7 @@ class WordVectors:
         rows = dict(zip(words, self.rows(words), strict=True))
         first_difference = self.unit[rows[first]] - self.unit[rows[second]]
         second_difference = self.unit[rows[third]] - self.unit[rows[fourth]]
-        random_rows = np.random.default_rng(0).integers(0, len(self), (4, CHANCE))
+        random_rows = np.random.default_rng(0).integers(0, len(self), (4, RANDOM_PAIRS))
         a, b, c, d = self.unit[random_rows]
         by_chance = np.abs((unit(a - b) * unit(c - d)).sum(1)).mean()
         return Difference(

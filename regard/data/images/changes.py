@@ -52,7 +52,7 @@ class Mixed:
     """(images,) The share of the image itself, λ; the other one has 1 - λ."""
 
 
-def changed_batch(
+def change_batch(
     values: Pixels,
     index: Sequence[int],
     data: ImageData,
@@ -79,18 +79,18 @@ def changed_batch(
         pixels = values[rows]
         return pixels if first is None else first(pixels, index, epoch)
 
-    pixels = changed(take_images(np.asarray(index), epoch), dice, data, fill)
+    pixels = change_images(take_images(np.asarray(index), epoch), dice, data, fill)
     if not (data.mixup or data.cutmix):
         return Mixed(pixels)
     partners = (dice[:, MIX] * values.shape[0]).astype(np.int64)
     partner_dice = uniforms(seed, epoch + PARTNER, index, COLUMNS)
-    partner_pixels = changed(take_images(partners, epoch + PARTNER), partner_dice, data, fill)
+    partner_pixels = change_images(take_images(partners, epoch + PARTNER), partner_dice, data, fill)
     return mix(
         as_floats(pixels), as_floats(partner_pixels), partners, dice[:, MIX + 1 : MIX + 5], data
     )
 
 
-def changed(pixels: NDArray[Any], dice: Dice, data: ImageData, fill: Floats) -> NDArray[Any]:
+def change_images(pixels: NDArray[Any], dice: Dice, data: ImageData, fill: Floats) -> NDArray[Any]:
     """Apply all changes of single images.
 
     Args:
@@ -103,14 +103,14 @@ def changed(pixels: NDArray[Any], dice: Dice, data: ImageData, fill: Floats) -> 
         Bytes if only whole pixels were moved, else floats from 0 to 1.
     """
     if data.crop < 1 or data.shift or data.flip:
-        pixels = moved(pixels, dice, data)
+        pixels = shift_crop_flip(pixels, dice, data)
     if data.randaugment:
         pixels = randaugment(as_bytes(pixels), dice[:, RANDAUGMENT:], data.randaugment,
                              data.magnitude)  # fmt: skip
     if data.colour:
-        pixels = coloured(as_floats(pixels), dice[:, COLOUR:ERASE], data.colour)
+        pixels = change_colours(as_floats(pixels), dice[:, COLOUR:ERASE], data.colour)
     if data.erase:
-        pixels = with_hole(as_floats(pixels), dice[:, ERASE:MIX], data.erase, fill)
+        pixels = erase_rectangles(as_floats(pixels), dice[:, ERASE:MIX], data.erase, fill)
     return pixels
 
 
@@ -128,7 +128,7 @@ def as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     return np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
 
 
-def moved(pixels: NDArray[Any], dice: Dice, data: ImageData) -> NDArray[Any]:
+def shift_crop_flip(pixels: NDArray[Any], dice: Dice, data: ImageData) -> NDArray[Any]:
     """Shift, crop and flip: each output pixel is read from one position of the input.
 
     Without a crop, positions are whole pixels, and all images are changed by a single gather. For a
@@ -146,7 +146,7 @@ def moved(pixels: NDArray[Any], dice: Dice, data: ImageData) -> NDArray[Any]:
         rows = rows + (down - data.shift)[:, None]
         columns = columns + (right - data.shift)[:, None]
     if data.crop == 1:
-        return gathered(pixels, rows, columns)
+        return gather_pixels(pixels, rows, columns)
     tall, wide, top, left = _draw_crop(dice[:, CROP:FLIP], data.crop, height, width)
     # The centre of output pixel i is at (i + 1/2) * tall of the window that begins at `top`
     return _interpolate(
@@ -156,7 +156,7 @@ def moved(pixels: NDArray[Any], dice: Dice, data: ImageData) -> NDArray[Any]:
     )
 
 
-def gathered(
+def gather_pixels(
     pixels: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]
 ) -> NDArray[Any]:
     """Compute out[n, c, i, j] = pixels[n, c, rows[n, i], columns[n, j]], inside of the image."""
@@ -192,14 +192,15 @@ def _interpolate(pixels: NDArray[Any], rows: Dice, columns: Dice) -> Floats:
     down = (rows - top).astype(np.float32)[:, None, :, None]
     right = (columns - left).astype(np.float32)[:, None, None, :]
     upper, lower = (
-        (1 - right) * gathered(pixels, row, left) + right * gathered(pixels, row, left + 1)
+        (1 - right) * gather_pixels(pixels, row, left)
+        + right * gather_pixels(pixels, row, left + 1)
         for row in (top, top + 1)
     )
     blended = (1 - down) * upper + down * lower
     return blended / np.float32(255) if pixels.dtype == np.uint8 else blended
 
 
-def coloured(pixels: Floats, dice: Dice, strength: float) -> Floats:
+def change_colours(pixels: Floats, dice: Dice, strength: float) -> Floats:
     """Change brightness, contrast and saturation, in this order, each by a factor 1 ± strength.
 
     brightness: f x; contrast: m + f (x - m), with m the mean grey of the image; saturation:
@@ -224,7 +225,7 @@ def grey(pixels: Floats) -> Floats:
     return (pixels * weights).sum(axis=1, keepdims=True)
 
 
-def with_hole(pixels: Floats, dice: Dice, share: float, fill: Floats) -> Floats:
+def erase_rectangles(pixels: Floats, dice: Dice, share: float, fill: Floats) -> Floats:
     """Erase a rectangle in this share of the images (Zhong et al. 2017)."""
     height, width = pixels.shape[2:]
     smallest, largest = ERASED

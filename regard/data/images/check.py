@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.data.config import ALL_FOUND, Columns
-from regard.data.images.decoding import AT_ONCE, in_parts, in_threads, reason
+from regard.data.images.decoding import AT_ONCE, cut_into_parts, map_in_threads, reason
 from regard.data.images.listing import ImageFile, find_images
 from regard.errors import InputError
 from regard.inputs.images.opening import content_of, header_of, opened
 
-ENOUGH = (256, 256)
+COMPARED_SIZE = (256, 256)
 """Large JPEGs are compared at a part of their size, but no less than this."""
-SHOWN = 10
+MAX_LISTED = 10
 """How many broken files, classes and copies the report in words names."""
 
 
@@ -92,13 +92,13 @@ class ImagesReport:
         for what, pairs in (("classes", self.across_classes), ("splits", self.across_splits)):
             if pairs:
                 lines.append(f"the same image in two {what}: {len(pairs):,}")
-                lines += [f"  {first} and {second}" for first, second in pairs[:SHOWN]]
+                lines += [f"  {first} and {second}" for first, second in pairs[:MAX_LISTED]]
         if self.others:
             lines.append(f"other files, ignored: {len(self.others):,}, such as {self.others[0]}")
         lines.append(f"broken: {len(self.broken):,}")
-        lines += [f"  {name}: {what}" for name, what in [*self.broken.items()][:SHOWN]]
-        if len(self.broken) > SHOWN:
-            lines.append(f"  and {len(self.broken) - SHOWN:,} more; --json lists all")
+        lines += [f"  {name}: {what}" for name, what in [*self.broken.items()][:MAX_LISTED]]
+        if len(self.broken) > MAX_LISTED:
+            lines.append(f"  and {len(self.broken) - MAX_LISTED:,} more; --json lists all")
         return "\n".join(lines)
 
 
@@ -119,7 +119,7 @@ def check_images(
     """
     listing = find_images(path, columns)
     results: list[ImageFacts | str] = []
-    for part in in_threads(_inspect_images, in_parts(listing.files, AT_ONCE)):
+    for part in map_in_threads(_inspect_images, cut_into_parts(listing.files, AT_ONCE)):
         results += part
         on_progress(len(results), len(listing.files))
     pairs = list(zip(listing.files, results, strict=True))
@@ -151,7 +151,7 @@ def _image_facts(content: Any) -> ImageFacts:
         kind, (height, width) = "array", content.shape[:2]
         mode = "L" if content.ndim == 2 else {1: "L", 3: "RGB", 4: "RGBA"}[content.shape[2]]
         raw = np.ascontiguousarray(content).tobytes()
-    image = opened(content, ENOUGH)
+    image = opened(content, COMPARED_SIZE)
     digest = hashlib.sha256(f"{image.mode} {image.size}".encode() + image.tobytes()).digest()
     return ImageFacts(kind, mode, width, height, hashlib.sha256(raw).digest(), digest)
 
@@ -206,6 +206,6 @@ def _count_values(values: Any) -> dict[str, int]:
 
 def _counts_text(counts: dict[str, int]) -> str:
     """List names with their counts in one line; of many, the first."""
-    entries = [f"{name} {count:,}" for name, count in [*counts.items()][:SHOWN]]
-    rest = [f"and {len(counts) - SHOWN} more"] if len(counts) > SHOWN else []
+    entries = [f"{name} {count:,}" for name, count in [*counts.items()][:MAX_LISTED]]
+    rest = [f"and {len(counts) - MAX_LISTED} more"] if len(counts) > MAX_LISTED else []
     return ", ".join([*entries, *rest]) or "none"

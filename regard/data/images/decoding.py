@@ -87,7 +87,7 @@ class FilePixels:
         if isinstance(rows, slice):
             rows = range(*rows.indices(self.shape[0]))
         indices = [int(row) for row in rows]
-        parts = in_threads(self._decode_rows, in_parts(indices, 4))
+        parts = map_in_threads(self._decode_rows, cut_into_parts(indices, 4))
         return np.stack([*chain(*parts)]) if indices else np.empty((0, *self.shape[1:]), np.uint8)
 
     def _decode_rows(self, rows: Sequence[int]) -> list[NDArray[np.uint8]]:
@@ -153,7 +153,7 @@ def decode(
         return results
 
     results: list[tuple[bytes, bytes] | str] = []
-    for part in in_threads(decode_some, in_parts(range(len(files)), AT_ONCE)):
+    for part in map_in_threads(decode_some, cut_into_parts(range(len(files)), AT_ONCE)):
         results += part
         on_progress(len(results))
     decoded_rows = [i for i, result in enumerate(results) if not isinstance(result, str)]
@@ -193,12 +193,12 @@ def _digest(data: Any) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def in_parts(items: Any, size: int) -> list[Any]:
+def cut_into_parts(items: Any, size: int) -> list[Any]:
     """Cut a sequence into parts of this size."""
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 
-def in_threads(function: Callable[[Any], Any], parts: list[Any]) -> Iterator[Any]:
+def map_in_threads(function: Callable[[Any], Any], parts: list[Any]) -> Iterator[Any]:
     """Apply a function to each part, in parallel; Pillow decodes without the interpreter lock."""
     if len(parts) < 2:
         yield from map(function, parts)

@@ -31,7 +31,7 @@ from regard.errors import InputError
 from regard.inputs.images.reader import ImageReader
 from regard.runtime.progress import Progress
 
-SHOWN = 3
+MAX_NAMED = 3
 """How many broken files a warning names."""
 _logger = logging.getLogger(__name__)
 
@@ -89,11 +89,11 @@ def read_images(
     return replace(_labelled_images(decoded, range(len(decoded.files)), names), skipped=skipped)
 
 
-def in_order(labels: Sequence[str]) -> tuple[str, ...]:
+def sort_classes(labels: Sequence[str]) -> tuple[str, ...]:
     """Return the labels that occur, each once: numbers by size, names by the alphabet.
 
     Example:
-        >>> in_order(["10", "9", "9"]), in_order(["dog", "cat"])
+        >>> sort_classes(["10", "9", "9"]), sort_classes(["dog", "cat"])
         (('9', '10'), ('cat', 'dog'))
     """
     classes = set(labels)
@@ -155,8 +155,8 @@ def _decode_listing(listing: Listing, reader: ImageReader, path: str, on_bad: On
     problems = listing.problems | decoded.problems
     if not problems:
         return decoded
-    first_problems = ", ".join(f"{name} ({what})" for name, what in [*problems.items()][:SHOWN])
-    rest = f", and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    first_problems = ", ".join(f"{name} ({what})" for name, what in [*problems.items()][:MAX_NAMED])
+    rest = f", and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
     if on_bad == "stop" or not decoded.files:
         raise InputError(
             f"{path}: {first_problems}{rest}",

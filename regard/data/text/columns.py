@@ -13,8 +13,8 @@ from statistics import mean
 
 from regard.data.config import Column
 from regard.data.text.roles import (
-    BESIDE,
     BOTH_TEXTS,
+    FILLERS,
     IDS,
     IMAGES,
     LANGUAGE_WORDS,
@@ -22,7 +22,7 @@ from regard.data.text.roles import (
     TEXT,
     TEXTS,
     Layout,
-    folded,
+    fold_name,
     is_language,
     is_usual,
     words_of,
@@ -55,7 +55,7 @@ def is_header(rows: Sequence[Sequence[str]], layout: Layout) -> bool:
     if len(first) < min(layout.positions, default=2):
         return False
     if len(first) == 1:
-        return folded(first[0]) in TEXT.names and _mean_words(rows_below) >= SENTENCES
+        return fold_name(first[0]) in TEXT.names and _mean_words(rows_below) >= SENTENCES
     if layout is PAIRS and len(first) == 2:
         return _names_two_sides(first, rows_below) or _numbers_below(first, rows_below)
     return (
@@ -69,7 +69,7 @@ def is_header(rows: Sequence[Sequence[str]], layout: Layout) -> bool:
 def _names_two_sides(first: Sequence[str], rows_below: Sequence[Sequence[str]]) -> bool:
     """Whether two cells name the sides of pairs: by role, by language, or as `de_text`."""
     sides = [words_of(cell) for cell in first]
-    known_words = {name for role in PAIRS.roles for name in role.names} | BESIDE | LANGUAGE_WORDS
+    known_words = {name for role in PAIRS.roles for name in role.names} | FILLERS | LANGUAGE_WORDS
     sentences = _mean_words(rows_below) >= SENTENCES
     if all(re.fullmatch(r"[^\W\d]+(_[^\W_]+)+", cell) for cell in first) and sentences:
         return True  # no sentence has underscores
@@ -90,7 +90,7 @@ def _has_usual_names(
         hits |= {cell for cell in first if is_language(cell)}
     if not _could_be_names(first, rows_below):
         return False
-    if layout is IMAGES and any(folded(cell) in layout["image"].names for cell in first):
+    if layout is IMAGES and any(fold_name(cell) in layout["image"].names for cell in first):
         return True  # the path of an image has a suffix
     if all(map(is_usual, first)):
         return bool(hits) or len(first) > 2
@@ -230,7 +230,7 @@ def choose_columns(
     if layout is PAIRS:
         _choose_sides(names, index_of_role, free)
     missing = [role.key for role in layout.required if role.key not in index_of_role]
-    unnamed = [index for index in free if folded(names[index]) not in IDS]
+    unnamed = [index for index in free if fold_name(names[index]) not in IDS]
     if len(missing) == 1 and len(unnamed) == 1:
         index_of_role[missing[0]] = unnamed[0]
     return {role.key: index_of_role[role.key] for role in layout.roles if role.key in index_of_role}
@@ -249,7 +249,7 @@ def _choose_by_name(
         if role.key in index_of_role or (role.optional and not guess_optional):
             continue
         matching = [index for index in free if role.fits(names[index])]
-        exact = [index for index in matching if folded(names[index]) == role.key]
+        exact = [index for index in matching if fold_name(names[index]) == role.key]
         if layout is TEXTS and role is TEXT and {names[index] for index in matching} == BOTH_TEXTS:
             if guess_optional and "pair" not in index_of_role:
                 index_of_role["text"], index_of_role["pair"] = matching
@@ -257,7 +257,9 @@ def _choose_by_name(
             continue
         matching = exact or matching
         if layout is IMAGES:  # a list of images may have several names for one thing
-            order = [index for name in role.names for index in free if folded(names[index]) == name]
+            order = [
+                index for name in role.names for index in free if fold_name(names[index]) == name
+            ]
             matching = order[:1]
         if len(matching) == 1:
             index_of_role[role.key] = matching[0]
@@ -270,7 +272,7 @@ def _choose_sides(names: Sequence[str], index_of_role: dict[str, int], free: lis
     # the keys of an object are sorted: their order does not say which is the source
     languages = [at for at in free if is_language(names[at]) and "." not in names[at]]
     if len(languages) > len(missing):  # "id" is a language, too
-        languages = [index for index in languages if folded(names[index]) not in IDS]
+        languages = [index for index in languages if fold_name(names[index]) not in IDS]
     only_two = len(names) == len(missing) == 2 and not any("." in name for name in names)
     sides = free if only_two else languages
     if len(sides) == len(missing):
@@ -286,13 +288,15 @@ def find_column(file: str, names: Sequence[str], role: str, column: Column) -> i
     """
     column_name = str(column)
     indices = [index for index, name in enumerate(names) if name == column_name]
-    similar = [index for index, name in enumerate(names) if folded(name) == folded(column_name)]
+    similar = [
+        index for index, name in enumerate(names) if fold_name(name) == fold_name(column_name)
+    ]
     indices = indices or similar
     if not indices and isinstance(column, int) and 0 < column <= len(names):
         return column - 1
     if len(indices) == 1:
         return indices[0]
-    what = f"{file} has the columns {listed(names)}"
+    what = f"{file} has the columns {names_text(names)}"
     if indices:
         numbers = " or ".join(f"data.{role}={index + 1}" for index in indices)
         raise InputError(
@@ -307,7 +311,7 @@ def find_column(file: str, names: Sequence[str], role: str, column: Column) -> i
     raise InputError(f"{what}: none is called {column_name}, which data.{role} names", fix=fix)
 
 
-def which_columns(
+def unclear_columns_error(
     file: str,
     names: Sequence[str],
     layout: Layout,
@@ -337,10 +341,10 @@ def which_columns(
         + note
     )
     if all(name.isdecimal() for name in names):
-        first_cells = listed([cell[:30] for cell in rows[0]]) if rows else "empty"
+        first_cells = names_text([cell[:30] for cell in rows[0]]) if rows else "empty"
         what = f"{file} has {len(names)} columns without names (the first line: {first_cells})"
     else:
-        what = f"{file} has the column{'s' if len(names) > 1 else ''} {listed(names)}"
+        what = f"{file} has the column{'s' if len(names) > 1 else ''} {names_text(names)}"
     if len(free) < len(missing):
         return InputError(f"{what}, but no column for the {missing[-1]}")
     return InputError(f"{what}: which is the {questions}?", fix=fix)
@@ -353,7 +357,7 @@ def _suggest_columns(
     rows = [row for row in rows if len(row) == len(names)]
     length = {index: mean([len(row[index]) for row in rows] or [0]) for index in free}
     kinds = {index: len({row[index] for row in rows}) for index in free}
-    candidates = [index for index in free if folded(names[index]) not in IDS] or list(free)
+    candidates = [index for index in free if fold_name(names[index]) not in IDS] or list(free)
     candidates += [index for index in free if index not in candidates]
     suggested: dict[str, int] = {}
     if "label" in missing and len(candidates) > 1:
@@ -373,7 +377,7 @@ def shell_word(name: str, index: int, names: Sequence[str]) -> str:
     return name if re.fullmatch(r"[\w.:-]+", name) else f"'{name}'"
 
 
-def listed(names: Sequence[str]) -> str:
+def names_text(names: Sequence[str]) -> str:
     """Names in one line; of many, the first."""
     first_names = [name or "(none)" for name in names[:20]]
     return ", ".join(first_names) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

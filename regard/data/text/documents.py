@@ -151,7 +151,7 @@ class TextFiles:
             try:
                 sums[file] = records.checksum(file)
             except OSError as problem:
-                raise records.unreadable(file, problem) from None
+                raise records.reading_error(file, problem) from None
         return sums
 
     def settings(self) -> dict[str, Any]:
@@ -396,9 +396,9 @@ def _lines(file: str, on_problem: OnProblem) -> Generator[tuple[int, str]]:
                     yield number, text.removesuffix("\r")
                 number += ends
         except records.UNPACKING as problem:
-            raise records.damaged(file, number, problem) from None
+            raise records.damage_error(file, number, problem) from None
         except OSError as problem:
-            raise records.unreadable(file, problem) from None
+            raise records.reading_error(file, problem) from None
     if decoder.getstate()[0]:
         on_problem(Problem(file, number, records.UNDECODABLE, "the file ends within a character"))
     elif carriage_return:
@@ -411,7 +411,7 @@ def _decode_part(raw: bytes, decoder: codecs.IncrementalDecoder) -> str:
         text = decoder.decode(raw, final=raw.endswith(b"\n"))
     except UnicodeDecodeError as problem:
         decoder.reset()
-        raise records.undecodable(problem) from None
+        raise records.decoding_error(problem) from None
     if "\0" in text:
         raise Unfit(records.CONTROL, repr("\0"))
     return text

@@ -29,7 +29,7 @@ from pydantic import TypeAdapter
 from regard.data.config import OnBad
 from regard.data.order import generator, index_type
 from regard.data.text.cache import finish, key_of, new_folder
-from regard.data.text.records import Problem, usable
+from regard.data.text.records import Problem, collect_usable
 from regard.runtime.files import cache_folder, write_synced
 from regard.runtime.progress import Progress
 
@@ -241,7 +241,9 @@ def collect(
         return Examples(stored[0], reading), stored[1]
     with ExitStack() as stack:
         spool = _Spool(stack, reading)
-        _, skipped = usable(spool.stored(rows()), reading.on_bad, reading.name, reading.noun)
+        _, skipped = collect_usable(
+            spool.stored(rows()), reading.on_bad, reading.name, reading.noun
+        )
         memory = spool.finish(skipped)
     stored = _open_rows(reading.folder) if memory is None else (memory, skipped)
     assert stored is not None

@@ -142,7 +142,9 @@ def load_pairs(
     Raises:
         InputError: At the first problem with `stop`; or if no pair is left.
     """
-    return records.usable(read_pairs(files, max_words, columns), on_bad, _files_name(files), "pair")
+    return records.collect_usable(
+        read_pairs(files, max_words, columns), on_bad, _files_name(files), "pair"
+    )
 
 
 def check(
@@ -239,7 +241,7 @@ def _read_aligned(source: str, target: str) -> Numbered[Sentences]:
     """Yield the lines of two files side by side."""
     # Lines are counted first: a missing line shifts all lines after it, which is worse than a bad
     # line.
-    counts = [sum(1 for _ in records.numbered(file, ONE_EACH)) for file in (source, target)]
+    counts = [sum(1 for _ in records.numbered_lines(file, ONE_EACH)) for file in (source, target)]
     if counts[0] != counts[1]:
         raise InputError(
             f"{source} and {target} are not aligned",

@@ -23,7 +23,7 @@ from regard.runtime.files import cache_folder, write_synced
 
 VERSION = 1
 """Version of the cache's file format; it is part of the cache key."""
-MANY = 2**16
+PROGRESS_FROM = 2**16
 """Examples from which on the progress is shown while they are encoded."""
 
 Lists = Sequence[Sequence[int]]
@@ -121,7 +121,7 @@ def _encode_blocks(
 ) -> Iterator[Sequence[Lists]]:
     """Encode examples block by block; of many, show the progress."""
     done = 0
-    with progress(len(examples), quiet=len(examples) < MANY) as bar:
+    with progress(len(examples), quiet=len(examples) < PROGRESS_FROM) as bar:
         for block in blocks_of(examples):
             yield encode_block(block)
             done += len(block)

@@ -26,7 +26,7 @@ CONTRADICTION = "the same text with another label"
 SUSPICIOUS = (ONE_LABEL, ONCE, CONTRADICTION)
 """Problems of examples that can be used all the same."""
 LAYOUTS: dict[str, Layout] = {"classify": TEXTS, "tag": WORDS, "answer": QUESTIONS}
-SHOWN = 20
+MAX_LISTED = 20
 """How many labels are listed."""
 
 
@@ -145,5 +145,9 @@ def _label_problems(labels: Counter[str], task: str) -> Counter[str]:
 
 def _labels_text(labels: dict[str, int]) -> str:
     """List labels with their counts in one line; of many, the first."""
-    first_labels = ", ".join(f"{label} {count:,}" for label, count in islice(labels.items(), SHOWN))
-    return first_labels + (f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else "")
+    first_labels = ", ".join(
+        f"{label} {count:,}" for label, count in islice(labels.items(), MAX_LISTED)
+    )
+    return first_labels + (
+        f" and {len(labels) - MAX_LISTED} more" if len(labels) > MAX_LISTED else ""
+    )

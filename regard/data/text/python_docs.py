@@ -22,7 +22,7 @@ from typing import Any
 
 from regard.data.text.documents import DocumentPiece, bounded
 
-OTHERS = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
+SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
 """Folders that are skipped: not part of the library, or tests with little documentation."""
 TEXTS = re.compile(r"README.*|.+\.rst|(?:LICENSE|NEWS.*|HISTORY|TODO)\.txt")
 """The names of text files beside the modules."""
@@ -32,7 +32,7 @@ RULES = 1
 
 WORDS = 5
 """The fewest words of a paragraph: shorter ones are headings and names."""
-PLAIN = 0.75
+ORDINARY_SHARE = 0.75
 """The least share of plain words in prose; code has more names and punctuation."""
 
 _COMMENT = re.compile(r"(?:^[ \t]*#[ \t].*\n|^[ \t]*#\n){2,}", re.MULTILINE)
@@ -135,7 +135,7 @@ def _files(root: Path) -> list[Path]:
     """List the modules and text files of the library, in the same order on every machine."""
     paths = []
     for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in OTHERS]  # they may be large
+        folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]  # they may be large
         paths += [
             Path(folder) / name for name in names if name.endswith(".py") or TEXTS.fullmatch(name)
         ]
@@ -200,4 +200,4 @@ def _is_prose(text: str) -> bool:
     words = text.split()
     if len(words) < WORDS or not (_BEGINS.match(text) and _ENDS.search(text)):
         return False
-    return sum(_PLAIN.fullmatch(word) is not None for word in words) >= PLAIN * len(words)
+    return sum(_PLAIN.fullmatch(word) is not None for word in words) >= ORDINARY_SHARE * len(words)

@@ -17,7 +17,7 @@ from statistics import median
 
 from regard.data.text.pairs import Pair
 
-USUAL = {
+COMMON_WORDS = {
     "en": "the and of is to in that it was with this you not are",
     "de": "der die und das ist nicht ich ein eine zu den mit sie es",
     "fr": "le la les et des est une pas je il dans que pour un",
@@ -27,17 +27,17 @@ USUAL = {
     "pt": "o os uma não que para do da com em é um",
 }
 """The most common words of some languages."""
-LEARNED = 50_000
+LEARNED_PAIRS = 50_000
 """The trigrams of this many first pairs are counted."""
-APART = 0.35
+LEAST_MARGIN = 0.35
 """Least median margin, in nats per trigram, by which texts are likelier on their own side; below
 it the sides are too similar to report any pair."""
 AGAINST, CLEARLY = 0.5, 6.0
 """Nats per trigram, and per text, by which both texts of a swapped pair must be likelier on the
 other side."""
-CLOSELY = 2000
+FULLY_SCORED = 2000
 """This many first pairs are all scored; later pairs only if a rough score is suspicious."""
-MANY = 20
+FEWEST_HITS = 20
 """The fewest occurrences of a language's common words to recognise the language of a side."""
 
 
@@ -50,9 +50,9 @@ class Sides:
         self._rough: tuple[dict[str, float], dict[str, float]] = ({}, {})
 
     def learn(self, pair: Pair) -> None:
-        """Count the words of a pair, if it is among the first `LEARNED` pairs."""
+        """Count the words of a pair, if it is among the first `LEARNED_PAIRS` pairs."""
         self.pairs += 1
-        if self.pairs <= LEARNED:
+        if self.pairs <= LEARNED_PAIRS:
             for words, text in zip(self._words, (pair.source, pair.target), strict=True):
                 words.update(_words(text))
 
@@ -65,17 +65,17 @@ class Sides:
         suspects, margins = [], []
         for number, (line, pair) in enumerate(pairs):
             sides = _words(pair.source), _words(pair.target)
-            if number >= CLOSELY and not all(map(self._may_be_swapped, (0, 1), sides)):
+            if number >= FULLY_SCORED and not all(map(self._may_be_swapped, (0, 1), sides)):
                 continue
             texts = [Counter(chain.from_iterable(map(_trigrams, words))) for words in sides]
-            known = number < LEARNED  # its own counts must be subtracted
+            known = number < LEARNED_PAIRS  # its own counts must be subtracted
             scores = [self._own_side_score(side, *ordered, known=known)
                       for side, ordered in enumerate((texts, texts[::-1]))]  # fmt: skip
             means = [total / max(1, count) for total, count in scores]
-            margins += [min(means)] if number < CLOSELY else []
+            margins += [min(means)] if number < FULLY_SCORED else []
             if max(means) < -AGAINST and max(total for total, _ in scores) < -CLEARLY:
                 suspects.append(line)
-        return suspects if margins and median(margins) > APART else []
+        return suspects if margins and median(margins) > LEAST_MARGIN else []
 
     @cached_property
     def _counts(self) -> tuple[Counter[str], Counter[str]]:
@@ -110,10 +110,10 @@ class Sides:
         words = self._words[side]
         hits = {
             name: sum(words[word] for word in common_words.split())
-            for name, common_words in USUAL.items()
+            for name, common_words in COMMON_WORDS.items()
         }
         best, second = sorted(hits, key=lambda name: -hits[name])[:2]
-        return best if hits[best] >= MANY and hits[best] > 2 * hits[second] else None
+        return best if hits[best] >= FEWEST_HITS and hits[best] > 2 * hits[second] else None
 
     def _own_side_score(
         self, side: int, text: Counter[str], partner: Counter[str], *, known: bool
@@ -153,7 +153,7 @@ def named_languages(files: str | tuple[str, str]) -> tuple[str, str] | None:
     """
     names = (files,) if isinstance(files, str) else files
     parts = [re.split(r"[^a-z]+", re.split(r"[/\\\\]", name)[-1].lower()) for name in names]
-    languages = [[part for part in words if part in USUAL] for words in parts]
+    languages = [[part for part in words if part in COMMON_WORDS] for words in parts]
     pair = languages[0] if len(languages) == 1 else [words[-1] for words in languages if words]
     return (pair[0], pair[1]) if len(pair) == 2 and pair[0] != pair[1] else None
 

@@ -20,10 +20,10 @@ from regard.data.text.columns import (
     find_column,
     is_header,
     is_out_of_order,
-    listed,
     may_be_names,
     may_name_tags,
-    which_columns,
+    names_text,
+    unclear_columns_error,
 )
 from regard.data.text.records import Numbered, Problem, Unfit
 from regard.data.text.roles import LAYOUTS, QUESTIONS, WORDS, Layout, is_usual
@@ -65,11 +65,11 @@ class Plan:
         unused = [
             name for index, name in enumerate(self.names) if index not in self.chosen.values()
         ]
-        header = f"first line of {self.file} taken as names of columns: {listed(self.names)}"
+        header = f"first line of {self.file} taken as names of columns: {names_text(self.names)}"
         parts = [
             header if self.header else "",
             ", ".join(f"{role} from {name}" for role, name in columns.items() if name != role),
-            f"not used: {listed(unused)}" if unused else "",
+            f"not used: {names_text(unused)}" if unused else "",
         ]
         described = "; ".join(part for part in parts if part)
         return described if self.header or not described else f"{self.file}: {described}"
@@ -123,7 +123,7 @@ def read_rows(
         except Unfit as problem:
             raise _add_column(problem, plan, picked) from None
 
-    return records.parsed(table, rows, example)
+    return records.parse_rows(table, rows, example)
 
 
 def names_of(table: str, columns: Columns, expected: str) -> Sequence[str]:
@@ -228,10 +228,10 @@ def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list
     elif missing:
         sure = bool(columns.named or columns.header) or any(map(is_usual, first))
         note = "; if the first line is an example, data.header=false" if unsure or not sure else ""
-        raise which_columns(file, first, layout, index_of_role, rows[1:], note)
+        raise unclear_columns_error(file, first, layout, index_of_role, rows[1:], note)
     if unsure:
         raise InputError(
-            f"{file} begins with {listed(first)}: are these names of columns?",
+            f"{file} begins with {names_text(first)}: are these names of columns?",
             fix="add data.header=true; if the first line is an example, data.header=false",
         )
     return Plan(
@@ -256,7 +256,7 @@ def _plan_numbers(
             several = not layout.ragged and len(default_roles) > len(layout.required)
             return Plan(file, inferred=several, positions=default_roles if several else ())
     if any(role.key not in index_of_role for role in layout.required):
-        raise which_columns(file, numbers, layout, index_of_role, rows)
+        raise unclear_columns_error(file, numbers, layout, index_of_role, rows)
     return Plan(file, chosen=index_of_role)
 
 
@@ -277,7 +277,7 @@ def _plan_objects(
     elif missing:
         rows = islice(arrow.rows(table), SAMPLE) if objects is None else objects
         cells = [[str(_column_value(row, name) or "") for name in names] for row in rows]
-        raise which_columns(table, names, layout, index_of_role, cells)
+        raise unclear_columns_error(table, names, layout, index_of_role, cells)
     inferred = any(
         names[index] != role and role not in columns.named for role, index in index_of_role.items()
     )
@@ -355,7 +355,7 @@ def text_row(row: dict[str, Any], role: str, column: str) -> Row:
         raise Unfit(f"empty {role}")
     if not isinstance(value, str):
         raise Unfit(records.KEYS, f"{column!r} is not a text")
-    if not records.encodable(value):
+    if not records.is_encodable(value):
         raise Unfit(records.UNDECODABLE, f"half a character in {column!r}")
     return {role: value}
 
@@ -374,7 +374,7 @@ class _ByKey:
             if role.is_text and not (role.optional and value is None):
                 picked |= text_row(row, role.key, column)
                 continue
-            if self.checks_encoding and not records.encodable(
+            if self.checks_encoding and not records.is_encodable(
                 json.dumps(value, ensure_ascii=False)
             ):
                 raise Unfit(records.UNDECODABLE, "half a character")
