@@ -73,9 +73,7 @@ def check_files(data: Any) -> None:
             if Path(name).exists() or glob.glob(name, recursive=True):  # noqa: PTH207
                 continue
             raise InputError(
-                f"data.{key}",
-                got=f"{name}: no such file",
-                fix=_missing_file_fix(f"data.{key}", Path(name)),
+                f"data.{key}", got=f"{name}: no such file", fix=_file_fix(f"data.{key}", Path(name))
             )
     for name, part in getattr(data, "parts", {}).items():
         try:
@@ -85,7 +83,7 @@ def check_files(data: Any) -> None:
             raise InputError(what, got=error.got, fix="name your own file there") from None
 
 
-def _missing_file_fix(key: str, path: Path) -> str:
+def _file_fix(key: str, path: Path) -> str:
     """What to do about a missing file: name another one, such as one with a similar name."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent} either; paths start where the command is run"

@@ -224,13 +224,9 @@ class Overlap:
 
     def to_json(self) -> dict[str, Any]:
         """The estimate as JSON values."""
-        window_entry = {"tokens": self.window} if self.window else {}
-        sources_entry = {"sources_alone": self.sources_alone} if len(self.hits) > 1 else {}
-        return (
-            {"about": self.in_training, "of": self.examples, "unit": self.unit}
-            | sources_entry
-            | window_entry
-        )
+        tokens = {"tokens": self.window} if self.window else {}
+        source = {"sources_alone": self.sources_alone} if len(self.hits) > 1 else {}
+        return {"about": self.in_training, "of": self.examples, "unit": self.unit} | source | tokens
 
     def warning(self, *, held_out: bool = False) -> str | None:
         """What to tell about the overlap; None if there is none.

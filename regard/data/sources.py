@@ -143,10 +143,8 @@ def _read_files(config: FileData) -> Loaded:
             # Each split has its own seed, so that the validation split does not depend on
             # whether a test split is held out.
             seed = config.seed + i * 2**32
-            parts["train"], held_out_pairs = hold_out(
-                parts["train"], count, seed, "pair", by_group=True
-            )
-            splits[name] = tuple(dict.fromkeys(held_out_pairs))
+            parts["train"], held_out = hold_out(parts["train"], count, seed, "pair", by_group=True)
+            splits[name] = tuple(dict.fromkeys(held_out))
     tests = {"test": splits["test"]} if "test" in splits else {}
     return Loaded(Splits(parts["train"].as_sequence(), splits["valid"], tests), skipped, checksums)
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.config import ALL_FOUND, Columns, ImageData
-from regard.data.images.augment import augment_images
+from regard.data.images.augment import augment
 from regard.data.images.changes import change_batch
 from regard.data.images.labelled_images import ImageSplits, LabelledImages, statistics
 from regard.data.images.sources import load_images, read_images, sort_classes
@@ -183,7 +183,7 @@ class ClassifyImages(LabelledTask[Any]):
 
         def drawn_again(pixels: Any, index: Sequence[int], epoch: int) -> Any:
             digits = torch.from_numpy(pixels)
-            return augment_images(digits, index, options.seed, epoch, options.augment).numpy()
+            return augment(digits, index, options.seed, epoch, options.augment).numpy()
 
         def make(index: list[int], epoch: int) -> Batch[Dense]:
             first = drawn_again if options.augment else None

@@ -206,11 +206,11 @@ class _Reader:
             first_bytes: The bytes after the header that were read already.
             header: The number of words and the dimension.
         """
-        buffer, position, width = first_bytes, 0, 4 * header.dim
+        buffer, at, width = first_bytes, 0, 4 * header.dim
         for number in range(1, header.words + 1):
             what = f"{self.path}: word {number:,} of {header.words:,}"
-            while (space := buffer.find(b" ", position)) < 0 or len(buffer) < space + 1 + width:
-                if max(space, len(buffer) if space < 0 else 0) - position > LONGEST_WORD:
+            while (space := buffer.find(b" ", at)) < 0 or len(buffer) < space + 1 + width:
+                if max(space, len(buffer) if space < 0 else 0) - at > LONGEST_WORD:
                     got = f"no space in {LONGEST_WORD:,} bytes"
                     raise InputError(what, got=got, expected="a word, a space, numbers")
                 next_bytes = self.stream.read(2**20)
@@ -221,13 +221,11 @@ class _Reader:
                         expected=f"a word and {header.dim} numbers of 4 bytes",
                         fix="the file is truncated; download it again",
                     )
-                buffer, position = buffer[position:] + next_bytes, 0
-            word = buffer[position:space].lstrip(
-                b"\n"
-            )  # word2vec.c ends a row with it, gensim does not
+                buffer, at = buffer[at:] + next_bytes, 0
+            word = buffer[at:space].lstrip(b"\n")  # word2vec.c ends a row with it, gensim does not
             self.rows.add(word, np.frombuffer(buffer, "<f4", header.dim, space + 1), what)
-            position = space + 1 + width
-        if (buffer[position:] + self.stream.read(2**10)).strip():
+            at = space + 1 + width
+        if (buffer[at:] + self.stream.read(2**10)).strip():
             got = f"more after the {header.words:,} words of its header"
             raise InputError(str(self.path), got=got, expected="the end of the file")
         return self.rows.done()

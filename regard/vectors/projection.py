@@ -49,12 +49,10 @@ def pca(rows: npt.ArrayLike) -> tuple[Points, float]:
     """The coordinates (rows, 2) on the first two principal components, and their variance share."""
     table = np.asarray(rows, np.float64)
     centred = table - table.mean(0)
-    left_vectors, scale, right_vectors = np.linalg.svd(centred, full_matrices=False)
+    left_vectors, scale, axes = np.linalg.svd(centred, full_matrices=False)
     points = (left_vectors * scale)[:, :2]
     # The sign of a component is arbitrary: make its largest entry positive.
-    signs = np.sign(
-        right_vectors[:2][np.arange(len(right_vectors[:2])), np.abs(right_vectors[:2]).argmax(1)]
-    )
+    signs = np.sign(axes[:2][np.arange(len(axes[:2])), np.abs(axes[:2]).argmax(1)])
     points = points * np.where(signs == 0, 1, signs)
     if points.shape[1] < 2:
         points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))

@@ -76,10 +76,8 @@ class VectorScores:
         """One object per file."""
         rows: list[dict[str, Any]] = []
         for file, sections in self.analogies.items():
-            section_results = {name: answered.to_json() for name, answered in sections.items()}
-            rows.append(
-                {"analogies": file, **total(sections).to_json(), "sections": section_results}
-            )
+            results = {name: answered.to_json() for name, answered in sections.items()}
+            rows.append({"analogies": file, **total(sections).to_json(), "sections": results})
         for file, ranked in self.similarities.items():
             rows.append({"similarity": file, **asdict(ranked)})
         return rows
@@ -214,7 +212,7 @@ def _numbered_lines(file: str, expected: str) -> Iterable[tuple[int, str]]:
 def answer(table: WordVectors, sections: dict[str, list[Question]]) -> dict[str, Answered]:
     """Answer every question whose words all have a vector; results by section."""
     rows = {word: row for word in _all_words(sections) if (row := _row_of(table, word)) is not None}
-    return {name: _answer_section(table, questions, rows) for name, questions in sections.items()}
+    return {name: _results(table, questions, rows) for name, questions in sections.items()}
 
 
 def _all_words(sections: dict[str, list[Question]]) -> set[str]:
@@ -227,9 +225,7 @@ def _row_of(table: WordVectors, word: str) -> int | None:
     return table.index.get(word) if row is None else row
 
 
-def _answer_section(
-    table: WordVectors, questions: Sequence[Question], rows: dict[str, int]
-) -> Answered:
+def _results(table: WordVectors, questions: Sequence[Question], rows: dict[str, int]) -> Answered:
     """Answer the questions of a section by 3CosAdd, and count the correct answers."""
     known_questions = [question for question in questions if rows.keys() >= {*question}]
     row_lists = [[rows[word] for word in question] for question in known_questions]

@@ -149,19 +149,14 @@ def save(table: WordVectors, out: str | Path, *, half: bool = False) -> Path:
         spaced = next((word for word in table.words if " " in word or "\n" in word), None)
         if spaced is not None:
             raise InputError(str(path), got=f"the word {spaced!r}", expected="none with a space")
-        rows = [
-            word.encode() + b" " + row.astype("<f4").tobytes()
-            for word, row in _words_and_vectors(table)
-        ]
+        rows = [word.encode() + b" " + row.astype("<f4").tobytes() for word, row in _entries(table)]
         return write_file(path, f"{len(table)} {table.dim}\n".encode() + b"".join(rows))
     lines = [f"{len(table)} {table.dim}"]
-    lines += [
-        f"{word} {' '.join(map(str, row.tolist()))}" for word, row in _words_and_vectors(table)
-    ]
+    lines += [f"{word} {' '.join(map(str, row.tolist()))}" for word, row in _entries(table)]
     return write_file(path, ("\n".join(lines) + "\n").encode())
 
 
-def _words_and_vectors(table: WordVectors) -> Any:
+def _entries(table: WordVectors) -> Any:
     return zip(table.words, table.vectors, strict=True)
 
 

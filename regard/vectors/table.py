@@ -126,14 +126,12 @@ class WordVectors:
         unknown = [word for word, row in rows.items() if row is None]
         if unknown:
             spelled = {word: self._spelled_like(word) for word in unknown[:MAX_NAMED]}
-            suggestions = ", ".join(
-                f"{close} for {word!r}" for word, close in spelled.items() if close
-            )
+            similar = ", ".join(f"{close} for {word!r}" for word, close in spelled.items() if close)
             many = f" and {len(unknown) - MAX_NAMED} more" if len(unknown) > MAX_NAMED else ""
             raise InputError(
                 f"{self.name} has no vector of {', '.join(map(repr, spelled))}{many}",
-                fix=f"did you mean {suggestions}?"
-                if suggestions
+                fix=f"did you mean {similar}?"
+                if similar
                 else f"it has {len(self):,} words, such as {', '.join(self.words[:5])}",
             )
         return [row for row in rows.values() if row is not None]
@@ -216,18 +214,15 @@ class WordVectors:
         """Compare first − second with third − fourth, such as mother − father and woman − man."""
         words = dict.fromkeys((first, second, third, fourth))
         rows = dict(zip(words, self.rows(words), strict=True))
-        first_difference = self.unit[rows[first]] - self.unit[rows[second]]
-        second_difference = self.unit[rows[third]] - self.unit[rows[fourth]]
+        first_gap = self.unit[rows[first]] - self.unit[rows[second]]
+        second_gap = self.unit[rows[third]] - self.unit[rows[fourth]]
         random_rows = np.random.default_rng(0).integers(0, len(self), (4, RANDOM_PAIRS))
         a, b, c, d = self.unit[random_rows]
         by_chance = np.abs((unit(a - b) * unit(c - d)).sum(1)).mean()
         return Difference(
-            cosine=float(unit(first_difference[None])[0] @ unit(second_difference[None])[0]),
-            lengths=(
-                float(np.linalg.norm(first_difference)),
-                float(np.linalg.norm(second_difference)),
-            ),
-            apart=float(np.linalg.norm(first_difference - second_difference)),
+            cosine=float(unit(first_gap[None])[0] @ unit(second_gap[None])[0]),
+            lengths=(float(np.linalg.norm(first_gap)), float(np.linalg.norm(second_gap))),
+            apart=float(np.linalg.norm(first_gap - second_gap)),
             by_chance=float(by_chance),
         )
 
@@ -272,15 +267,12 @@ class WordVectors:
         from regard.vectors.projection import draw_map, project_words
 
         rows = list(dict.fromkeys(self.rows(words)))
-        map_words = [self.words[row] for row in rows]
+        names = [self.words[row] for row in rows]
         points, caption = project_words(self.unit[rows], method, seed)
         if path is not None:
-            draw_map(
-                map_words, points, f"{len(map_words)} words of {self.name}", caption, Path(path)
-            )
+            draw_map(names, points, f"{len(names)} words of {self.name}", caption, Path(path))
         return {
-            word: (float(x), float(y))
-            for word, (x, y) in zip(map_words, points.tolist(), strict=True)
+            word: (float(x), float(y)) for word, (x, y) in zip(names, points.tolist(), strict=True)
         }
 
     def first(self, count: int) -> WordVectors:

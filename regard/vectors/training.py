@@ -386,9 +386,7 @@ class _Training:
         first = config.learning_rate or RATES[self.recipe.model.kind]
         return max(config.final_rate, first * (1 - done / self.steps))
 
-    def _gather_vectors(
-        self, batches: _Batches, update: int
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _vectors_of(self, batches: _Batches, update: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The vectors of one update.
 
         Returns:
@@ -406,7 +404,7 @@ class _Training:
 
     def _update(self, batches: _Batches, update: int, rate: float) -> None:
         """Apply one update to the vectors of its words and negatives."""
-        inputs, outputs, negatives, pairs = self._gather_vectors(batches, update)
+        inputs, outputs, negatives, pairs = self._vectors_of(batches, update)
         share = self.recipe.train.negatives / self.drawing.length
         step = skip_gram if self.recipe.model.kind == "skip-gram" else cbow
         for_inputs, for_outputs, for_negatives = step(inputs, outputs, negatives, pairs, share)
@@ -417,20 +415,18 @@ class _Training:
 
     def _loss(self, batches: _Batches) -> float:
         """The mean loss of a pair with its negatives, over the first update of a block."""
-        inputs, outputs, negatives, pairs = self._gather_vectors(batches, 0)
+        inputs, outputs, negatives, pairs = self._vectors_of(batches, 0)
         if self.recipe.model.kind == "cbow":
             inputs, has_input = context(inputs, pairs)
-            positive_scores = (inputs * outputs).sum(2, keepdim=True)
+            positive = (inputs * outputs).sum(2, keepdim=True)
             pairs = has_input
         else:
-            positive_scores = inputs @ outputs.transpose(1, 2)
+            positive = inputs @ outputs.transpose(1, 2)
             has_input = pairs.sum(2, keepdim=True)
-        log_sigmoid = torch.nn.functional.logsigmoid
-        negative_scores = inputs @ negatives.transpose(1, 2)
+        log_of = torch.nn.functional.logsigmoid
+        negative = inputs @ negatives.transpose(1, 2)
         share = self.recipe.train.negatives / self.drawing.length
-        total = (log_sigmoid(positive_scores) * pairs).sum() + (
-            log_sigmoid(-negative_scores) * has_input * share
-        ).sum()
+        total = (log_of(positive) * pairs).sum() + (log_of(-negative) * has_input * share).sum()
         return float(-total / pairs.sum().clamp(min=1))
 
     def _save_or_stop(self, request: StopRequest) -> None:
@@ -526,15 +522,13 @@ def skip_gram(
         pairs: (piece, word, word) 1 where an input is to predict an output.
         share: The weight of each negative: negatives per pair / negatives per piece.
     """
-    pair_weights = (
-        (inputs @ outputs.transpose(1, 2)).neg_().sigmoid_().mul_(pairs)
-    )  # 1 − σ(in · out)
-    negative_weights = (inputs @ negatives.transpose(1, 2)).sigmoid_()
-    negative_weights.mul_(pairs.sum(2, keepdim=True).mul_(-share))
+    positive = (inputs @ outputs.transpose(1, 2)).neg_().sigmoid_().mul_(pairs)  # 1 − σ(in · out)
+    negative = (inputs @ negatives.transpose(1, 2)).sigmoid_()
+    negative.mul_(pairs.sum(2, keepdim=True).mul_(-share))
     return (
-        torch.baddbmm(negative_weights @ negatives, pair_weights, outputs),
-        pair_weights.transpose(1, 2) @ inputs,
-        negative_weights.transpose(1, 2) @ inputs,
+        torch.baddbmm(negative @ negatives, positive, outputs),
+        positive.transpose(1, 2) @ inputs,
+        negative.transpose(1, 2) @ inputs,
     )
 
 
@@ -557,7 +551,7 @@ def cbow(
     in word2vec's code; the exact gradient would be divided by the number of inputs.
     """
     mean, has_input = context(inputs, pairs)
-    output_weights = (mean * outputs).sum(2, keepdim=True).neg_().sigmoid_().mul_(has_input)
-    negative_weights = (mean @ negatives.transpose(1, 2)).sigmoid_().mul_(has_input * -share)
-    for_mean = torch.baddbmm(output_weights * outputs, negative_weights, negatives)
-    return pairs @ for_mean, output_weights * mean, negative_weights.transpose(1, 2) @ mean
+    positive = (mean * outputs).sum(2, keepdim=True).neg_().sigmoid_().mul_(has_input)
+    negative = (mean @ negatives.transpose(1, 2)).sigmoid_().mul_(has_input * -share)
+    for_mean = torch.baddbmm(positive * outputs, negative, negatives)
+    return pairs @ for_mean, positive * mean, negative.transpose(1, 2) @ mean

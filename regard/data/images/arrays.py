@@ -108,15 +108,14 @@ def _image_array(
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "iubSU":
         raise InputError(f"{path}: labels", got=str(labels.dtype), expected="numbers or texts")
-    texts = [_label_text(label) for label in labels.tolist()]
+    texts = [_as_text(label) for label in labels.tolist()]
     if names:
-        has_name = [text.isdecimal() and int(text) < len(names) for text in texts]
-        texts = [_label_text(names[int(text)]) if named else text
-                 for text, named in zip(texts, has_name, strict=True)]  # fmt: skip
+        texts = [_as_text(names[int(text)]) if text.isdecimal() and int(text) < len(names) else text
+                 for text in texts]  # fmt: skip
     return ImageArray(images, texts)
 
 
-def _label_text(label: object) -> str:
+def _as_text(label: object) -> str:
     return label.decode("utf-8", "replace") if isinstance(label, bytes) else str(label)
 
 
@@ -131,9 +130,7 @@ def is_idx(path: Path) -> bool:
 
 def first_idx(folder: Path) -> Path | None:
     """Find the IDX file of training images in a folder, or else of any images."""
-    paths = [
-        path for path in sorted(folder.iterdir()) if "idx" in path.name and _is_image_idx(path)
-    ]
+    paths = [path for path in sorted(folder.iterdir()) if "idx" in path.name and _has_images(path)]
     paths.sort(key=lambda path: not path.name.startswith("train"))
     return next(iter(paths), None)
 
@@ -147,7 +144,7 @@ def read_idx_and_others(path: Path) -> dict[str, ImageArray]:
     Raises:
         InputError: A file is damaged, or there are no labels.
     """
-    if not _is_image_idx(path):
+    if not _has_images(path):
         expected = "the file of images, such as train-images-idx3-ubyte.gz"
         raise InputError(str(path), got="no images", expected=expected)
     if not path.name.startswith("train"):
@@ -160,7 +157,7 @@ def read_idx_and_others(path: Path) -> dict[str, ImageArray]:
     return splits
 
 
-def _is_image_idx(path: Path) -> bool:
+def _has_images(path: Path) -> bool:
     return "images" in path.name and path.is_file() and is_idx(path)
 
 

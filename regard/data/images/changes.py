@@ -84,10 +84,8 @@ def change_batch(
         return Mixed(pixels)
     partners = (dice[:, MIX] * values.shape[0]).astype(np.int64)
     partner_dice = uniforms(seed, epoch + PARTNER, index, COLUMNS)
-    partner_pixels = change_images(take_images(partners, epoch + PARTNER), partner_dice, data, fill)
-    return mix(
-        as_floats(pixels), as_floats(partner_pixels), partners, dice[:, MIX + 1 : MIX + 5], data
-    )
+    partner = change_images(take_images(partners, epoch + PARTNER), partner_dice, data, fill)
+    return mix(as_floats(pixels), as_floats(partner), partners, dice[:, MIX + 1 : MIX + 5], data)
 
 
 def change_images(pixels: NDArray[Any], dice: Dice, data: ImageData, fill: Floats) -> NDArray[Any]:
@@ -146,8 +144,8 @@ def shift_crop_flip(pixels: NDArray[Any], dice: Dice, data: ImageData) -> NDArra
         rows = rows + (down - data.shift)[:, None]
         columns = columns + (right - data.shift)[:, None]
     if data.crop == 1:
-        return gather_pixels(pixels, rows, columns)
-    tall, wide, top, left = _draw_crop(dice[:, CROP:FLIP], data.crop, height, width)
+        return gather(pixels, rows, columns)
+    tall, wide, top, left = _crops(dice[:, CROP:FLIP], data.crop, height, width)
     # The centre of output pixel i is at (i + 1/2) * tall of the window that begins at `top`
     return _interpolate(
         pixels,
@@ -156,7 +154,7 @@ def shift_crop_flip(pixels: NDArray[Any], dice: Dice, data: ImageData) -> NDArra
     )
 
 
-def gather_pixels(
+def gather(
     pixels: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]
 ) -> NDArray[Any]:
     """Compute out[n, c, i, j] = pixels[n, c, rows[n, i], columns[n, j]], inside of the image."""
@@ -168,15 +166,13 @@ def gather_pixels(
     return np.ascontiguousarray(pixels).reshape(-1).take(flat_index)
 
 
-def _draw_crop(
-    dice: Dice, min_area: float, height: int, width: int
-) -> tuple[Dice, Dice, Dice, Dice]:
+def _crops(dice: Dice, least: float, height: int, width: int) -> tuple[Dice, Dice, Dice, Dice]:
     """Draw the part of each image that is kept: its share of height and width, top and left.
 
-    The share of the area is uniform from `min_area` to 1, the logarithm of the aspect uniform, too
+    The share of the area is uniform from `least` to 1, the logarithm of the aspect uniform, too
     (Szegedy et al. 2015): each result is (images, 1).
     """
-    area = min_area + (1 - min_area) * dice[:, 0]
+    area = least + (1 - least) * dice[:, 0]
     aspect = np.exp((2 * dice[:, 1] - 1) * math.log(ASPECT))
     tall = np.minimum(np.sqrt(area / aspect), 1)
     wide = np.minimum(np.sqrt(area * aspect), 1)
@@ -192,8 +188,7 @@ def _interpolate(pixels: NDArray[Any], rows: Dice, columns: Dice) -> Floats:
     down = (rows - top).astype(np.float32)[:, None, :, None]
     right = (columns - left).astype(np.float32)[:, None, None, :]
     upper, lower = (
-        (1 - right) * gather_pixels(pixels, row, left)
-        + right * gather_pixels(pixels, row, left + 1)
+        (1 - right) * gather(pixels, row, left) + right * gather(pixels, row, left + 1)
         for row in (top, top + 1)
     )
     blended = (1 - down) * upper + down * lower

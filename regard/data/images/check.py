@@ -75,16 +75,14 @@ class ImagesReport:
 
     def describe(self) -> str:
         """Return the report as text."""
-        lines = [
-            f"{self.images:,} images of {len(self.classes)} classes: {_counts_text(self.classes)}"
-        ]
+        lines = [f"{self.images:,} images of {len(self.classes)} classes: {_tally(self.classes)}"]
         if self.splits:
-            lines.append(f"splits: {_counts_text(self.splits)}")
+            lines.append(f"splits: {_tally(self.splits)}")
         if self.smallest and self.median and self.largest:
             sizes = (self.smallest, self.median, self.largest)
             smallest, median, largest = (f"{width:,} x {height:,}" for width, height in sizes)
             lines.append(f"width x height: {smallest} to {largest}, median {median}")
-        lines.append(f"formats: {_counts_text(self.formats)}; modes: {_counts_text(self.modes)}")
+        lines.append(f"formats: {_tally(self.formats)}; modes: {_tally(self.modes)}")
         lines.append(
             f"copies: {self.same_pixels:,} with the same pixels as another image, "
             f"{self.same_bytes:,} of them with the same bytes"
@@ -123,11 +121,9 @@ def check_images(
         results += part
         on_progress(len(results), len(listing.files))
     pairs = list(zip(listing.files, results, strict=True))
-    broken = listing.problems | {
-        file.name: result for file, result in pairs if isinstance(result, str)
-    }
-    decoded = [(file, result) for file, result in pairs if not isinstance(result, str)]
-    return _report(decoded, broken, listing.others)
+    broken = listing.problems | {file.name: info for file, info in pairs if isinstance(info, str)}
+    facts = [(file, info) for file, info in pairs if not isinstance(info, str)]
+    return _report(facts, broken, listing.others)
 
 
 def _inspect_images(files: Sequence[ImageFile]) -> list[ImageFacts | str]:
@@ -157,14 +153,12 @@ def _image_facts(content: Any) -> ImageFacts:
 
 
 def _report(
-    decoded: Sequence[tuple[ImageFile, ImageFacts]],
-    broken: dict[str, str],
-    other_files: Sequence[str],
+    facts: Sequence[tuple[ImageFile, ImageFacts]], broken: dict[str, str], ignored: Sequence[str]
 ) -> ImagesReport:
     """Count classes, splits, sizes and copies of the images."""
-    files, images = [file for file, _ in decoded], [image for _, image in decoded]
+    files, images = [file for file, _ in facts], [image for _, image in facts]
     groups: dict[bytes, list[ImageFile]] = defaultdict(list)
-    for file, image in decoded:
+    for file, image in facts:
         groups[image.pixels].append(file)
     sizes = sorted(((image.width, image.height) for image in images), key=math.prod)
     median = None
@@ -172,7 +166,7 @@ def _report(
         across, down = (int(np.median([size[side] for size in sizes])) for side in (0, 1))
         median = (across, down)
     return ImagesReport(
-        images=len(decoded),
+        images=len(facts),
         classes=_count_values(file.label for file in files),
         splits=_count_values(file.split for file in files if file.split),
         smallest=sizes[0] if sizes else None,
@@ -185,7 +179,7 @@ def _report(
         across_classes=_copies_across(groups.values(), lambda file: file.label),
         across_splits=_copies_across(groups.values(), lambda file: file.split),
         broken=broken,
-        others=tuple(other_files),
+        others=tuple(ignored),
     )
 
 
@@ -204,7 +198,7 @@ def _count_values(values: Any) -> dict[str, int]:
     return dict(sorted(Counter(values).items()))
 
 
-def _counts_text(counts: dict[str, int]) -> str:
+def _tally(counts: dict[str, int]) -> str:
     """List names with their counts in one line; of many, the first."""
     entries = [f"{name} {count:,}" for name, count in [*counts.items()][:MAX_LISTED]]
     rest = [f"and {len(counts) - MAX_LISTED} more"] if len(counts) > MAX_LISTED else []

@@ -178,8 +178,7 @@ def _draw_thing(random: np.random.Generator, kind: int, size: int) -> Thing:
     turn = 0.0 if shape in ("circle", "ring") else turn
     change = random.integers(-JITTER, JITTER + 1, 3).tolist()
     red, green, blue = (
-        min(255, max(0, value + jitter))
-        for value, jitter in zip(COLOURS[colour], change, strict=True)
+        min(255, max(0, value + step)) for value, step in zip(COLOURS[colour], change, strict=True)
     )
     rgb = (red, green, blue)
     return Thing(shape, colour, name, 0.0, 0.0, round(radius, 4), round(turn, 2), rgb)

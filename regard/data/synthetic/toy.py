@@ -50,21 +50,17 @@ def toy_splits(
         total * (PAIR_BYTES + SYMBOL_BYTES * longest // 2),
         fix="generate fewer or shorter sequences",
     )
-    remaining = {
-        length: _count_sequences(symbols, length, total) for length in range(1, longest + 1)
-    }
-    if total > sum(remaining.values()):
+    unused = {length: _count_sequences(symbols, length, total) for length in range(1, longest + 1)}
+    if total > sum(unused.values()):
         raise InputError(
-            f"data.pairs: no more than {sum(remaining.values())} different sequences of up to "
+            f"data.pairs: no more than {sum(unused.values())} different sequences of up to "
             f"{longest} of {symbols} symbols",
             got=f"{pairs} + 2 x {held_out} held out",
             fix="ask for fewer pairs, more symbols, or a greater longest",
         )
     rng = random.Random(f"{seed} {kind}")
-    sequences = _draw_distinct(rng, total, symbols, remaining)
-    examples = tuple(
-        Pair(_text(source), _text(TOYS[kind](source)), (kind,)) for source in sequences
-    )
+    sources = _draw_distinct(rng, total, symbols, unused)
+    examples = tuple(Pair(_text(source), _text(TOYS[kind](source)), (kind,)) for source in sources)
     valid, test = examples[:held_out], examples[held_out : 2 * held_out]
     return Splits(examples[2 * held_out :], valid, {"test": test})
 
@@ -76,19 +72,19 @@ def _count_sequences(symbols: int, length: int, limit: int) -> int:
 
 
 def _draw_distinct(
-    rng: random.Random, count: int, symbols: int, remaining: dict[int, int]
+    rng: random.Random, count: int, symbols: int, unused: dict[int, int]
 ) -> list[tuple[int, ...]]:
     """Draw different sequences in random order; a length with none left is no longer drawn."""
     drawn: dict[tuple[int, ...], None] = {}  # a dict keeps the order, a set does not
-    lengths = list(remaining)
+    lengths = list(unused)
     while len(drawn) < count:
         length = rng.choice(lengths)
         sequence = tuple(rng.randrange(symbols) for _ in range(length))
         if sequence in drawn:
             continue
         drawn[sequence] = None
-        remaining[length] -= 1
-        if not remaining[length]:
+        unused[length] -= 1
+        if not unused[length]:
             lengths.remove(length)
     sequences = list(drawn)
     rng.shuffle(sequences)  # short ones are drawn early: without this most would be held out

@@ -134,18 +134,16 @@ def rows(table: str, columns: Sequence[str] | None = None) -> Iterator[dict[str,
     """
     for path in shards(table):
         schema, batches = _open_file(path)
-        names_to_read = list(schema.names if columns is None else columns)
-        if columns is None:
-            names_to_read = [
-                n for n in names_to_read if not _NO_TEXT.search(str(schema.field(n).type))
-            ]
-        missing = [name for name in names_to_read if name not in schema.names]
+        names = [n for n in schema.names if not _NO_TEXT.search(str(schema.field(n).type))] if (
+            columns is None
+        ) else list(columns)  # fmt: skip
+        missing = [name for name in names if name not in schema.names]
         if missing:
             got = f"no column {missing[0]}, which {shards(table)[0]} has"
             raise InputError(str(path), got=got, expected="the same columns in all files")
         labels = _class_names(schema)
         try:
-            for batch in batches(names_to_read):
+            for batch in batches(names):
                 for row in batch.to_pylist():
                     yield {key: _label_names(value, labels.get(key)) for key, value in row.items()}
         except _reading_errors() as problem:

@@ -22,7 +22,7 @@ from regard.data.text.roles import (
     TEXT,
     TEXTS,
     Layout,
-    fold_name,
+    fold,
     is_language,
     is_usual,
     words_of,
@@ -50,27 +50,27 @@ def is_header(rows: Sequence[Sequence[str]], layout: Layout) -> bool:
         >>> is_header([["id", "sentence", "label"], ["1", "So good.", "pos"]], TEXTS)
         True
     """
-    first, *rows_below = [[cell.strip() for cell in row] for row in rows]
-    rows_below = [row for row in rows_below if len(row) == len(first)]
+    first, *below = [[cell.strip() for cell in row] for row in rows]
+    below = [row for row in below if len(row) == len(first)]
     if len(first) < min(layout.positions, default=2):
         return False
     if len(first) == 1:
-        return fold_name(first[0]) in TEXT.names and _mean_words(rows_below) >= SENTENCES
+        return fold(first[0]) in TEXT.names and _mean_words(below) >= SENTENCES
     if layout is PAIRS and len(first) == 2:
-        return _names_two_sides(first, rows_below) or _numbers_below(first, rows_below)
+        return _names_two_sides(first, below) or _numbers_below(first, below)
     return (
-        _has_usual_names(first, rows_below, layout)
-        or (layout is IMAGES and _paths_below(first, rows_below))
-        or _numbers_below(first, rows_below)
-        or (layout is TEXTS and _labels_below(first, rows_below))
+        _has_usual_names(first, below, layout)
+        or (layout is IMAGES and _paths_below(first, below))
+        or _numbers_below(first, below)
+        or (layout is TEXTS and _labels_below(first, below))
     )
 
 
-def _names_two_sides(first: Sequence[str], rows_below: Sequence[Sequence[str]]) -> bool:
+def _names_two_sides(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether two cells name the sides of pairs: by role, by language, or as `de_text`."""
     sides = [words_of(cell) for cell in first]
     known_words = {name for role in PAIRS.roles for name in role.names} | FILLERS | LANGUAGE_WORDS
-    sentences = _mean_words(rows_below) >= SENTENCES
+    sentences = _mean_words(below) >= SENTENCES
     if all(re.fullmatch(r"[^\W\d]+(_[^\W_]+)+", cell) for cell in first) and sentences:
         return True  # no sentence has underscores
     if not all(side and len(side) <= 3 and side <= known_words for side in sides):
@@ -81,16 +81,14 @@ def _names_two_sides(first: Sequence[str], rows_below: Sequence[Sequence[str]]) 
     return names_roles or (sentences and sides[0] != sides[1])
 
 
-def _has_usual_names(
-    first: Sequence[str], rows_below: Sequence[Sequence[str]], layout: Layout
-) -> bool:
+def _has_usual_names(first: Sequence[str], below: Sequence[Sequence[str]], layout: Layout) -> bool:
     """Whether the cells are names that the columns of such data usually have."""
     hits = {role.key for role in layout.roles for cell in first if role.fits(cell)}
     if layout is PAIRS:
         hits |= {cell for cell in first if is_language(cell)}
-    if not _could_be_names(first, rows_below):
+    if not _could_be_names(first, below):
         return False
-    if layout is IMAGES and any(fold_name(cell) in layout["image"].names for cell in first):
+    if layout is IMAGES and any(fold(cell) in layout["image"].names for cell in first):
         return True  # the path of an image has a suffix
     if all(map(is_usual, first)):
         return bool(hits) or len(first) > 2
@@ -98,11 +96,11 @@ def _has_usual_names(
     return len(hits) > 1 or (bool(hits) and single and len(first) > 2)
 
 
-def _numbers_below(first: Sequence[str], rows_below: Sequence[Sequence[str]]) -> bool:
+def _numbers_below(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether a column has only numbers, and a name above them."""
-    if len(rows_below) < FEWEST or not _could_be_names(first, rows_below):
+    if len(below) < FEWEST or not _could_be_names(first, below):
         return False
-    columns = ([row[index] for row in rows_below if row[index]] for index in range(len(first)))
+    columns = ([row[index] for row in below if row[index]] for index in range(len(first)))
     return any(len(cells) >= FEWEST and all(map(_NUMBER.fullmatch, cells)) for cells in columns)
 
 
@@ -115,16 +113,16 @@ def may_be_names(rows: Sequence[Sequence[str]]) -> bool:
         >>> may_be_names([["Satz", "Übersetzung"], *[["Wo ist er?", "Where is he?"]] * 3])
         True
     """
-    first, *rows_below = [[cell.strip() for cell in row] for row in rows]
-    rows_below = [row for row in rows_below if len(row) == len(first)]
-    if len(first) < 2 or len(rows_below) < FEWEST:
+    first, *below = [[cell.strip() for cell in row] for row in rows]
+    below = [row for row in below if len(row) == len(first)]
+    if len(first) < 2 or len(below) < FEWEST:
         return False
-    words = all(map(str.isidentifier, first)) and _could_be_names(first, rows_below)
+    words = all(map(str.isidentifier, first)) and _could_be_names(first, below)
     numbers = first[first[0] == "" :] == [str(at) for at in range(len(first) - (first[0] == ""))]
-    alike = sum(all(map(str.isidentifier, row)) for row in rows_below)
-    columns = ([[row[index]] for row in rows_below] for index in range(len(first)))
+    alike = sum(all(map(str.isidentifier, row)) for row in below)
+    columns = ([[row[index]] for row in below] for index in range(len(first)))
     sentences = max(map(_mean_words, columns)) >= SENTENCES
-    return (words or numbers) and sentences and alike <= len(rows_below) // 10
+    return (words or numbers) and sentences and alike <= len(below) // 10
 
 
 def may_name_tags(rows: Sequence[Sequence[str]]) -> bool:
@@ -134,13 +132,13 @@ def may_name_tags(rows: Sequence[Sequence[str]]) -> bool:
         >>> may_name_tags([["Wort", "Etikett"], *[["Anna", "noun"], ["schläft", "verb"]] * 5])
         True
     """
-    first, *rows_below = [[cell.strip() for cell in row] for row in rows]
-    rows_below = [row for row in rows_below if len(row) == len(first)]
-    if len(first) < 2 or len(rows_below) < 10 or not all(map(str.isidentifier, first)):
+    first, *below = [[cell.strip() for cell in row] for row in rows]
+    below = [row for row in below if len(row) == len(first)]
+    if len(first) < 2 or len(below) < 10 or not all(map(str.isidentifier, first)):
         return False
     cases = (str.isupper, str.islower, str.istitle)
-    same = any(is_case(first[-1]) and is_case(row[-1]) for is_case in cases for row in rows_below)
-    return not same and _could_be_names(first, rows_below)
+    same = any(is_case(first[-1]) and is_case(row[-1]) for is_case in cases for row in below)
+    return not same and _could_be_names(first, below)
 
 
 def is_out_of_order(layout: Layout, rows: Sequence[Sequence[str]]) -> bool:
@@ -169,37 +167,37 @@ def _are_ids(cells: Sequence[str], *, distinct: bool) -> bool:
     return distinct and len({*cells}) == len(cells) and all(map(_ID.fullmatch, cells))
 
 
-def _labels_below(first: Sequence[str], rows_below: Sequence[Sequence[str]]) -> bool:
+def _labels_below(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether texts stand below a single word, and a few labels below another that is none."""
-    labels = {row[-1] for row in rows_below}
+    labels = {row[-1] for row in below}
     return (
-        len(rows_below) >= 10
-        and len(labels) <= len(rows_below) // 5
+        len(below) >= 10
+        and len(labels) <= len(below) // 5
         and all(cell.isidentifier() for cell in first)
-        and _could_be_names(first, rows_below)
-        and _mean_words([row[:-1] for row in rows_below]) >= SENTENCES
+        and _could_be_names(first, below)
+        and _mean_words([row[:-1] for row in below]) >= SENTENCES
     )
 
 
-def _paths_below(first: Sequence[str], rows_below: Sequence[Sequence[str]]) -> bool:
+def _paths_below(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether a column has only names of files, and another name above them."""
-    columns = ([row[index] for row in rows_below] for index in range(len(first)))
-    return _could_be_names(first, rows_below) and any(
+    columns = ([row[index] for row in below] for index in range(len(first)))
+    return _could_be_names(first, below) and any(
         cells and not _SUFFIX.search(first[index]) and all(map(_SUFFIX.search, cells))
         for index, cells in enumerate(columns)
     )
 
 
-def _could_be_names(first: Sequence[str], rows_below: Sequence[Sequence[str]]) -> bool:
+def _could_be_names(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether cells look like names, and none of them occurs again below.
 
     The first may have no name, as pandas leaves the index, and so may a column that is empty.
     """
-    below = [{row[index] for row in rows_below} for index in range(len(first))]
-    for index, (cell, cells_below) in enumerate(zip(first, below, strict=True)):
-        if not cell and (index == 0 or cells_below <= {""}):
+    columns = [{row[index] for row in below} for index in range(len(first))]
+    for index, (cell, cells) in enumerate(zip(first, columns, strict=True)):
+        if not cell and (index == 0 or cells <= {""}):
             continue
-        if cell in cells_below or not _NAME.fullmatch(cell):
+        if cell in cells or not _NAME.fullmatch(cell):
             return False
     return any(first)
 
@@ -224,59 +222,57 @@ def choose_columns(
     Raises:
         InputError: There is no column of a given name.
     """
-    index_of_role = {role: find_column(file, names, role, column) for role, column in named.items()}
-    free = [index for index in range(len(names)) if index not in index_of_role.values()]
-    _choose_by_name(names, layout, index_of_role, free, guess_optional=not named)
+    indices = {role: find_column(file, names, role, column) for role, column in named.items()}
+    free = [index for index in range(len(names)) if index not in indices.values()]
+    _choose_by_name(names, layout, indices, free, guess_optional=not named)
     if layout is PAIRS:
-        _choose_sides(names, index_of_role, free)
-    missing = [role.key for role in layout.required if role.key not in index_of_role]
-    unnamed = [index for index in free if fold_name(names[index]) not in IDS]
+        _choose_sides(names, indices, free)
+    missing = [role.key for role in layout.required if role.key not in indices]
+    unnamed = [index for index in free if fold(names[index]) not in IDS]
     if len(missing) == 1 and len(unnamed) == 1:
-        index_of_role[missing[0]] = unnamed[0]
-    return {role.key: index_of_role[role.key] for role in layout.roles if role.key in index_of_role}
+        indices[missing[0]] = unnamed[0]
+    return {role.key: indices[role.key] for role in layout.roles if role.key in indices}
 
 
 def _choose_by_name(
     names: Sequence[str],
     layout: Layout,
-    index_of_role: dict[str, int],
+    indices: dict[str, int],
     free: list[int],
     *,
     guess_optional: bool,
 ) -> None:
     """Add the columns whose names are usual for their roles to those chosen."""
     for role in sorted(layout.roles, key=lambda role: not role.optional):
-        if role.key in index_of_role or (role.optional and not guess_optional):
+        if role.key in indices or (role.optional and not guess_optional):
             continue
         matching = [index for index in free if role.fits(names[index])]
-        exact = [index for index in matching if fold_name(names[index]) == role.key]
+        exact = [index for index in matching if fold(names[index]) == role.key]
         if layout is TEXTS and role is TEXT and {names[index] for index in matching} == BOTH_TEXTS:
-            if guess_optional and "pair" not in index_of_role:
-                index_of_role["text"], index_of_role["pair"] = matching
+            if guess_optional and "pair" not in indices:
+                indices["text"], indices["pair"] = matching
                 free[:] = [index for index in free if index not in matching]
             continue
         matching = exact or matching
         if layout is IMAGES:  # a list of images may have several names for one thing
-            order = [
-                index for name in role.names for index in free if fold_name(names[index]) == name
-            ]
+            order = [index for name in role.names for index in free if fold(names[index]) == name]
             matching = order[:1]
         if len(matching) == 1:
-            index_of_role[role.key] = matching[0]
+            indices[role.key] = matching[0]
             free.remove(matching[0])
 
 
-def _choose_sides(names: Sequence[str], index_of_role: dict[str, int], free: list[int]) -> None:
+def _choose_sides(names: Sequence[str], indices: dict[str, int], free: list[int]) -> None:
     """Choose the sides of pairs by languages, or the only two columns in their order."""
-    missing = [role for role in ("source", "target") if role not in index_of_role]
+    missing = [role for role in ("source", "target") if role not in indices]
     # the keys of an object are sorted: their order does not say which is the source
     languages = [at for at in free if is_language(names[at]) and "." not in names[at]]
     if len(languages) > len(missing):  # "id" is a language, too
-        languages = [index for index in languages if fold_name(names[index]) not in IDS]
+        languages = [index for index in languages if fold(names[index]) not in IDS]
     only_two = len(names) == len(missing) == 2 and not any("." in name for name in names)
     sides = free if only_two else languages
     if len(sides) == len(missing):
-        index_of_role |= dict(zip(missing, sides, strict=True))
+        indices |= dict(zip(missing, sides, strict=True))
         free[:] = [index for index in free if index not in sides]
 
 
@@ -286,11 +282,9 @@ def find_column(file: str, names: Sequence[str], role: str, column: Column) -> i
     Raises:
         InputError: There is none, or there are several of that name.
     """
-    column_name = str(column)
-    indices = [index for index, name in enumerate(names) if name == column_name]
-    similar = [
-        index for index, name in enumerate(names) if fold_name(name) == fold_name(column_name)
-    ]
+    key = str(column)
+    indices = [index for index, name in enumerate(names) if name == key]
+    similar = [index for index, name in enumerate(names) if fold(name) == fold(key)]
     indices = indices or similar
     if not indices and isinstance(column, int) and 0 < column <= len(names):
         return column - 1
@@ -299,23 +293,17 @@ def find_column(file: str, names: Sequence[str], role: str, column: Column) -> i
     what = f"{file} has the columns {names_text(names)}"
     if indices:
         numbers = " or ".join(f"data.{role}={index + 1}" for index in indices)
-        raise InputError(
-            f"{what}: several are called {column_name}", fix=f"use the number: {numbers}"
-        )
-    suggestions = nearest(column_name, names)
-    fix = (
-        f"did you mean data.{role}={suggestions[0]}?"
-        if suggestions
-        else f"name one of them: data.{role}=NAME"
-    )
-    raise InputError(f"{what}: none is called {column_name}, which data.{role} names", fix=fix)
+        raise InputError(f"{what}: several are called {key}", fix=f"use the number: {numbers}")
+    hits = nearest(key, names)
+    fix = f"did you mean data.{role}={hits[0]}?" if hits else f"name one of them: data.{role}=NAME"
+    raise InputError(f"{what}: none is called {key}, which data.{role} names", fix=fix)
 
 
 def unclear_columns_error(
     file: str,
     names: Sequence[str],
     layout: Layout,
-    index_of_role: Mapping[str, int],
+    indices: Mapping[str, int],
     rows: Sequence[Sequence[str]],
     note: str = "",
 ) -> InputError:
@@ -325,12 +313,12 @@ def unclear_columns_error(
         file: Its name.
         names: The names of the columns, or their numbers in a file without names.
         layout: The roles of the task.
-        index_of_role: The columns that are known.
+        indices: The columns that are known.
         rows: Some rows, to suggest columns by their contents.
         note: What else to do about it.
     """
-    missing = [role.key for role in layout.required if role.key not in index_of_role]
-    free = [index for index in range(len(names)) if index not in index_of_role.values()]
+    missing = [role.key for role in layout.required if role.key not in indices]
+    free = [index for index in range(len(names)) if index not in indices.values()]
     questions = ", which the ".join(missing)
     fix = (
         "add "
@@ -357,7 +345,7 @@ def _suggest_columns(
     rows = [row for row in rows if len(row) == len(names)]
     length = {index: mean([len(row[index]) for row in rows] or [0]) for index in free}
     kinds = {index: len({row[index] for row in rows}) for index in free}
-    candidates = [index for index in free if fold_name(names[index]) not in IDS] or list(free)
+    candidates = [index for index in free if fold(names[index]) not in IDS] or list(free)
     candidates += [index for index in free if index not in candidates]
     suggested: dict[str, int] = {}
     if "label" in missing and len(candidates) > 1:

@@ -117,12 +117,12 @@ def survey(
             progress(done)
     counts = np.frombuffer(sizes, dtype=np.int64)
     _check_not_empty(len(counts), skipped)
-    is_held_out = choose(counts, held_out, seed)
-    ends = counts if is_held_out is not None else _lengths_without_tails(counts, held_out)
+    mask = choose(counts, held_out, seed)
+    ends = counts if mask is not None else _lengths_without_tails(counts, held_out)
     texts = [
         block
         for _, document, position, block in sample
-        if (is_held_out is None or not is_held_out[document]) and position < ends[document]
+        if (mask is None or not mask[document]) and position < ends[document]
     ]
     return Survey(texts, counts, dict(skipped))
 
@@ -139,14 +139,14 @@ def choose(sizes: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.b
         (documents,) True for held-out documents; None if every document is longer than this
         fraction of the text, in which case the end of each document is to be held out.
     """
-    is_held_out = np.zeros(len(sizes), dtype=np.bool_)
+    mask = np.zeros(len(sizes), dtype=np.bool_)
     budget = fraction * float(sizes.sum())
     if not budget:
-        return is_held_out
+        return mask
     order = shuffled(generator(seed), len(sizes))
     candidates = order[sizes[order] <= budget]
-    is_held_out[candidates[np.cumsum(sizes[candidates]) <= budget]] = True
-    return is_held_out if is_held_out.any() else None
+    mask[candidates[np.cumsum(sizes[candidates]) <= budget]] = True
+    return mask if mask.any() else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,12 +222,9 @@ class Corpus:
             InputError: If one of them would have no tokens.
         """
         sizes = self.documents.sizes if self.characters is None else self.characters
-        is_held_out = choose(sizes, held_out, seed)
-        if is_held_out is not None:
-            parts = [
-                self.part(self.starts[rows], self.stops[rows])
-                for rows in (~is_held_out, is_held_out)
-            ]
+        mask = choose(sizes, held_out, seed)
+        if mask is not None:
+            parts = [self.part(self.starts[rows], self.stops[rows]) for rows in (~mask, mask)]
         else:
             cuts = self.starts + _lengths_without_tails(self.documents.sizes, held_out)
             parts = [self.part(self.starts, cuts), self.part(cuts, self.stops)]
@@ -276,15 +273,13 @@ def encode(
         "frame": frame,
     }
     folder = cache / key_of(depends_on)
-    corpus = _open_corpus(folder, checksums)
+    corpus = _open(folder, checksums)
     if corpus is not None:
         return corpus
     state = "the text is not encoded; no partial files are left"
-    with new_folder(
-        folder, lambda path: _open_corpus(path, checksums) is not None, state
-    ) as temporary:
+    with new_folder(folder, lambda path: _open(path, checksums) is not None, state) as temporary:
         _write_corpus(temporary, text, tokenizer, frame, progress)
-    corpus = _open_corpus(folder, checksums)
+    corpus = _open(folder, checksums)
     assert corpus is not None
     return corpus
 
@@ -300,25 +295,17 @@ def _write_corpus(
     kind = np.dtype(np.uint16 if tokenizer.vocab <= 2**16 else np.uint32)
     skipped: Counter[str] = Counter()
     stops, sizes = array("q"), array("q")
-    token_count = size = done = 0
-    begins_document = True  # whether the next piece begins a document
+    tokens = size = done = 0
+    is_first = True  # whether the next piece begins a document
     with (folder / "ids.bin").open("wb") as file:
         for pieces in _group_pieces(text.pieces(skipped)):
             rows = tokenizer.encode_batch([piece.text for piece in pieces])
             for piece, row in zip(pieces, rows, strict=True):
-                ids = [
-                    *(frame[0] if begins_document else ()),
-                    *row,
-                    *(frame[1] if piece.last else ()),
-                ]
+                ids = [*(frame[0] if is_first else ()), *row, *(frame[1] if piece.last else ())]
                 file.write(np.array(ids, dtype=kind).tobytes())
-                token_count, size, begins_document = (
-                    token_count + len(ids),
-                    size + len(piece.text),
-                    piece.last,
-                )
-                if begins_document:
-                    stops.append(token_count)
+                tokens, size, is_first = tokens + len(ids), size + len(piece.text), piece.last
+                if is_first:
+                    stops.append(tokens)
                     sizes.append(size)
                     done, size = done + size, 0
             if progress is not None:
@@ -327,7 +314,7 @@ def _write_corpus(
     _check_not_empty(len(stops), skipped)
     write_array(folder / "stops.npy", np.frombuffer(stops, dtype=np.int64))
     write_array(folder / "characters.npy", np.frombuffer(sizes, dtype=np.int64))
-    facts = {"dtype": kind.name, "tokens": token_count, "skipped": dict(skipped)}
+    facts = {"dtype": kind.name, "tokens": tokens, "skipped": dict(skipped)}
     write_synced(folder / "corpus.json", json.dumps(facts).encode())
 
 
@@ -345,7 +332,7 @@ def _group_pieces(pieces: Iterator[DocumentPiece]) -> Iterator[list[DocumentPiec
         yield group
 
 
-def _open_corpus(folder: Path, checksums: dict[str, str]) -> Corpus | None:
+def _open(folder: Path, checksums: dict[str, str]) -> Corpus | None:
     """Open the corpus in a folder; None if it is missing or incomplete."""
     try:
         facts = json.loads((folder / "corpus.json").read_bytes())

@@ -127,16 +127,16 @@ class TextFiles:
             InputError: If a file cannot be read, or at the first problem with `stop`.
         """
 
-        def on_problem(problem: Problem) -> None:
+        def note(problem: Problem) -> None:
             records.count_or_stop(problem, self.on_bad, skipped)
 
         for file in self.files:
             skipped_before, any_piece = skipped.total(), False
-            for piece in bounded(self._document_parts(file, on_problem)):
+            for piece in bounded(self._document_parts(file, note)):
                 any_piece = True
                 yield piece
             if not any_piece and skipped.total() == skipped_before:
-                on_problem(Problem(file, 1, EMPTY_FILE))
+                note(Problem(file, 1, EMPTY_FILE))
 
     def checksums(self) -> dict[str, str]:
         """SHA-256 of each file.
@@ -217,18 +217,18 @@ class TextFiles:
             return []
         return [plan.column("text"), "header" if plan.header else ""]
 
-    def _document_parts(self, file: str, on_problem: OnProblem) -> Iterator[str | None]:
+    def _document_parts(self, file: str, note: OnProblem) -> Iterator[str | None]:
         """Yield the texts of a file's documents; None marks the end of a document."""
         columns = self._columns(file)
         if columns is not None and not records.has_suffix(file, ".jsonl"):
-            yield from _table_documents(file, columns, on_problem)
+            yield from _table_documents(file, columns, note)
             return
-        with closing(_lines(file, on_problem)) as lines:  # close the file on an error, too
+        with closing(_lines(file, note)) as lines:  # close the file on an error, too
             if records.has_suffix(file, ".jsonl"):
                 plan = tables.plan_columns(file, DOCUMENTS, self.columns, LINES)
-                yield from _jsonl_documents(file, lines, on_problem, plan.column("text"))
+                yield from _jsonl_documents(file, lines, note, plan.column("text"))
             elif records.has_suffix(file, ".tsv"):
-                yield from _tsv_documents(file, lines, on_problem)
+                yield from _tsv_documents(file, lines, note)
             elif self.separator is None:
                 yield from _single_document(lines)
             else:
@@ -310,18 +310,16 @@ def _separated_documents(lines: Lines, separator: str) -> Iterator[str | None]:
     yield None
 
 
-def _table_documents(file: str, columns: Columns, on_problem: OnProblem) -> Iterator[str | None]:
+def _table_documents(file: str, columns: Columns, note: OnProblem) -> Iterator[str | None]:
     """Yield the text of each row of a table that is not JSONL, whose lines may be longer."""
-    for _, text in tables.read_rows(file, DOCUMENTS, columns, _document_text, LINES):
+    for _, text in tables.read_rows(file, DOCUMENTS, columns, _check_text, LINES):
         if isinstance(text, Problem):
-            on_problem(text)
+            note(text)
         else:
             yield from (text, None)
 
 
-def _jsonl_documents(
-    file: str, lines: Lines, on_problem: OnProblem, column: str
-) -> Iterator[str | None]:
+def _jsonl_documents(file: str, lines: Lines, note: OnProblem, column: str) -> Iterator[str | None]:
     """Yield the text of each line of a JSONL file."""
     for number, parts in groupby(lines, key=lambda part: part[0]):
         line, size = [], 0
@@ -329,19 +327,17 @@ def _jsonl_documents(
             size += len(part)
             line += [part] if size <= ENTRY else []
         if size > ENTRY:
-            on_problem(Problem(file, number, records.LONG, f"{size} characters, at most {ENTRY}"))
+            note(Problem(file, number, records.LONG, f"{size} characters, at most {ENTRY}"))
             continue
         try:
-            text = _document_text(
-                tables.text_row(records.json_object("".join(line)), "text", column)
-            )
+            text = _check_text(tables.text_row(records.json_object("".join(line)), "text", column))
         except Unfit as problem:
-            on_problem(Problem(file, number, *problem.args))
+            note(Problem(file, number, *problem.args))
         else:
             yield from (text, None)
 
 
-def _tsv_documents(file: str, lines: Lines, on_problem: OnProblem) -> Iterator[str | None]:
+def _tsv_documents(file: str, lines: Lines, note: OnProblem) -> Iterator[str | None]:
     """Yield the first column of each line of a TSV file, without immediate repetitions."""
     previous_text = None
     for number, parts in groupby(lines, key=lambda part: part[0]):
@@ -349,17 +345,15 @@ def _tsv_documents(file: str, lines: Lines, on_problem: OnProblem) -> Iterator[s
         text, tab, _ = first[1].partition("\t")
         text = text.strip()
         if later_parts and not tab:
-            on_problem(
-                Problem(file, number, records.LONG, f"a first column of more than {LINE} bytes")
-            )
+            note(Problem(file, number, records.LONG, f"a first column of more than {LINE} bytes"))
         elif not text:
-            on_problem(Problem(file, number, records.EMPTY))
+            note(Problem(file, number, records.EMPTY))
         elif text != previous_text:
             yield from (text, None)
         previous_text = text
 
 
-def _document_text(row: tables.Row) -> str:
+def _check_text(row: tables.Row) -> str:
     """Return the text of a row with Windows line ends replaced; `Unfit` if it is empty."""
     text: str = row["text"]
     if not text.strip():
@@ -369,10 +363,10 @@ def _document_text(row: tables.Row) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _lines(file: str, on_problem: OnProblem) -> Generator[tuple[int, str]]:
+def _lines(file: str, note: OnProblem) -> Generator[tuple[int, str]]:
     r"""Yield the lines of a file, with their numbers and their \n; a long line comes in parts.
 
-    A part that is not valid text is left out, unless `on_problem` raises.
+    A part that is not valid text is left out, unless `note` raises.
     """
     number = 1
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -387,7 +381,7 @@ def _lines(file: str, on_problem: OnProblem) -> Generator[tuple[int, str]]:
                         records.without_mark(file, raw) if first else raw, decoder
                     )
                 except Unfit as problem:
-                    on_problem(Problem(file, number, *problem.args))
+                    note(Problem(file, number, *problem.args))
                     carriage_return = ""
                 else:
                     if ends:
@@ -400,7 +394,7 @@ def _lines(file: str, on_problem: OnProblem) -> Generator[tuple[int, str]]:
         except OSError as problem:
             raise records.reading_error(file, problem) from None
     if decoder.getstate()[0]:
-        on_problem(Problem(file, number, records.UNDECODABLE, "the file ends within a character"))
+        note(Problem(file, number, records.UNDECODABLE, "the file ends within a character"))
     elif carriage_return:
         yield number, carriage_return
 

@@ -29,7 +29,7 @@ from pydantic import TypeAdapter
 from regard.data.config import OnBad
 from regard.data.order import generator, index_type
 from regard.data.text.cache import finish, key_of, new_folder
-from regard.data.text.records import Problem, collect_usable
+from regard.data.text.records import Problem, keep_usable
 from regard.runtime.files import cache_folder, write_synced
 from regard.runtime.progress import Progress
 
@@ -203,10 +203,8 @@ class Examples(Sequence[Item]):
             return self
         random, share = generator(0), size / self.size
         sampled_numbers = [
-            self._numbers(slice(first, first + SCANNED))[
-                random.random(min(SCANNED, remaining)) < share
-            ]
-            for first, remaining in ((at, len(self) - at) for at in range(0, len(self), SCANNED))
+            self._numbers(slice(first, first + SCANNED))[random.random(min(SCANNED, rest)) < share]
+            for first, rest in ((at, len(self) - at) for at in range(0, len(self), SCANNED))
         ]
         return self.take(np.concatenate(sampled_numbers))
 
@@ -241,9 +239,7 @@ def collect(
         return Examples(stored[0], reading), stored[1]
     with ExitStack() as stack:
         spool = _Spool(stack, reading)
-        _, skipped = collect_usable(
-            spool.stored(rows()), reading.on_bad, reading.name, reading.noun
-        )
+        _, skipped = keep_usable(spool.stored(rows()), reading.on_bad, reading.name, reading.noun)
         memory = spool.finish(skipped)
     stored = _open_rows(reading.folder) if memory is None else (memory, skipped)
     assert stored is not None

@@ -112,7 +112,7 @@ def _read_numbered(files: Files, max_words: int, columns: Columns) -> Numbered[P
         if isinstance(row, Problem):
             yield row.line, row
         else:
-            yield number, _check_pair(names, number, row, max_words)
+            yield number, _check(names, number, row, max_words)
 
 
 def split_files(names: Sequence[str]) -> Files:
@@ -142,9 +142,7 @@ def load_pairs(
     Raises:
         InputError: At the first problem with `stop`; or if no pair is left.
     """
-    return records.collect_usable(
-        read_pairs(files, max_words, columns), on_bad, _files_name(files), "pair"
-    )
+    return records.keep_usable(read_pairs(files, max_words, columns), on_bad, _name(files), "pair")
 
 
 def check(
@@ -209,7 +207,7 @@ def describe_columns(files: Files, columns: Columns) -> str:
 
 def _suspicions(files: Files, sides: Sides, rows: Numbered[Pair]) -> Iterator[Problem]:
     """Yield suspicious but usable lines: those with swapped sides."""
-    name = _files_name(files)
+    name = _name(files)
     file_languages, text_languages = named_languages(files), sides.languages()
     if file_languages is not None and text_languages == file_languages[::-1]:
         names, guesses = (" and ".join(pair) for pair in (file_languages, file_languages[::-1]))
@@ -222,9 +220,7 @@ def _suspicions(files: Files, sides: Sides, rows: Numbered[Pair]) -> Iterator[Pr
         yield Problem(name, line, SWAPPED, "each side looks like the other side of the other lines")
 
 
-def _check_pair(
-    files: tuple[str, str], line: int, sides: Sentences, max_words: int
-) -> Pair | Problem:
+def _check(files: tuple[str, str], line: int, sides: Sentences, max_words: int) -> Pair | Problem:
     """Return a pair if both texts can be used, else the problem."""
     for file, text, empty in zip(files, sides, EMPTY_SIDES, strict=True):
         if not text.strip():
@@ -274,7 +270,7 @@ def _read_pair_table(file: str, columns: Columns) -> Numbered[Sentences]:
     )
 
 
-def _files_name(files: Files) -> str:
+def _name(files: Files) -> str:
     return files if isinstance(files, str) else " and ".join(files)
 
 

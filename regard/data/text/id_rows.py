@@ -175,8 +175,7 @@ def _open_columns(folder: Path, columns: Columns) -> list[IdRows] | None:
         value_counts = json.loads((folder / "ids.json").read_bytes())
         rows = [
             IdRows(
-                _map_array(folder / f"{name}.ids", kind),
-                _map_array(folder / f"{name}.ends", np.int64),
+                _memmap(folder / f"{name}.ids", kind), _memmap(folder / f"{name}.ends", np.int64)
             )
             for name, kind in columns.items()
         ]
@@ -189,7 +188,7 @@ def _open_columns(folder: Path, columns: Columns) -> list[IdRows] | None:
     return rows if is_complete and len({len(column) for column in rows}) == 1 else None
 
 
-def _map_array(path: Path, kind: Any) -> NDArray[Any]:
+def _memmap(path: Path, kind: Any) -> NDArray[Any]:
     """Map a file of numbers into memory; an empty file cannot be mapped."""
     if not path.stat().st_size:
         return np.empty(0, dtype=kind)

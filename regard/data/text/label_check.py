@@ -91,9 +91,7 @@ def check_labelled(
     problems: Counter[str] = Counter()
     first: list[Problem] = []
     labels: Counter[str] = Counter()
-    content_of_key: dict[
-        int, int
-    ] = {}  # hashes only, so that the dataset may be larger than memory
+    contents: dict[int, int] = {}  # hashes only, so that the dataset may be larger than memory
     examples = duplicates = 0
     for row in islice(READERS[task](table, columns), most):
         if isinstance(row, Problem):
@@ -103,8 +101,8 @@ def check_labelled(
         examples += 1
         labels.update(getattr(row, "labels", ()))
         key, content = hash(example_key(row)), hash(row)
-        duplicates += content_of_key.get(key) == content
-        problems[CONTRADICTION] += content_of_key.setdefault(key, content) != content
+        duplicates += contents.get(key) == content
+        problems[CONTRADICTION] += contents.setdefault(key, content) != content
     problems |= _label_problems(labels, task)
     return LabelReport(
         examples=examples,
@@ -145,9 +143,5 @@ def _label_problems(labels: Counter[str], task: str) -> Counter[str]:
 
 def _labels_text(labels: dict[str, int]) -> str:
     """List labels with their counts in one line; of many, the first."""
-    first_labels = ", ".join(
-        f"{label} {count:,}" for label, count in islice(labels.items(), MAX_LISTED)
-    )
-    return first_labels + (
-        f" and {len(labels) - MAX_LISTED} more" if len(labels) > MAX_LISTED else ""
-    )
+    entries = ", ".join(f"{label} {count:,}" for label, count in islice(labels.items(), MAX_LISTED))
+    return entries + (f" and {len(labels) - MAX_LISTED} more" if len(labels) > MAX_LISTED else "")

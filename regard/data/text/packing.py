@@ -137,11 +137,9 @@ class Packed:
         pieces = ranges.cut(phases, self.length)
         order = random.permutation(len(pieces.sizes))
         by_length = order[np.argsort(pieces.sizes[order], kind="stable")]
-        sorted_pieces = pieces[by_length]
+        ordered = pieces[by_length]
         borders = random.permutation(count) * self.batch_tokens
-        return [
-            sorted_pieces.between(border, border + self.batch_tokens) for border in borders.tolist()
-        ]
+        return [ordered.between(border, border + self.batch_tokens) for border in borders.tolist()]
 
     def _shuffled_documents(self, epoch: int) -> tuple[Ranges, int]:
         """Return the documents in the epoch's order, and how many tokens are skipped in front."""

@@ -57,10 +57,8 @@ def seen_text(corpus: Corpus, bytes_of: Callable[[int], bytes]) -> Seen:
     """
     length = passage_tokens(corpus, bytes_of)
     count = int(_starts(corpus, length).sizes.sum())
-    max_passages = max(KEPT, count // EVERY)
-    return Seen.of(
-        "passages", keys_of_passages(corpus, length), count, most=max_passages, window=length
-    )
+    limit = max(KEPT, count // EVERY)
+    return Seen.of("passages", keys_of_passages(corpus, length), count, most=limit, window=length)
 
 
 def keys_of_passages(corpus: Corpus, length: int) -> Iterator[Keys]:

@@ -69,9 +69,7 @@ Numbered = Iterator[tuple[int, Item | Problem]]
 """Lines or what they were made into, or their problems, each with its line number."""
 
 
-def parse_rows(
-    file: str, rows: Numbered[Item], parse: Callable[[Item], Parsed]
-) -> Numbered[Parsed]:
+def convert(file: str, rows: Numbered[Item], parse: Callable[[Item], Parsed]) -> Numbered[Parsed]:
     """Convert each row by a function that raises `Unfit` if it cannot; problems are passed on."""
     for number, row in rows:
         if isinstance(row, Problem):
@@ -83,7 +81,7 @@ def parse_rows(
             yield number, Problem(file, number, *problem.args)
 
 
-def collect_usable(
+def keep_usable(
     rows: Iterable[Item | Problem], on_bad: OnBad, name: str, what: str
 ) -> tuple[list[Item], dict[str, int]]:
     """Collect the rows that have no problem.
@@ -134,19 +132,19 @@ def has_suffix(file: str, *suffixes: str) -> bool:
 
 def text_lines(file: str, expected: str, longest: int | None = None) -> Numbered[str]:
     """Yield the lines of a file as `numbered_lines` does, decoded."""
-    return parse_rows(file, numbered_lines(file, expected, longest), _decode_line)
+    return convert(file, numbered_lines(file, expected, longest), _decode_line)
 
 
 def json_rows(file: str, expected: str) -> Numbered[dict[str, Any]]:
     """Yield the objects of a JSONL file."""
-    return parse_rows(file, text_lines(file, expected), json_object)
+    return convert(file, text_lines(file, expected), json_object)
 
 
 def table_rows(file: str, expected: str) -> Numbered[list[str]]:
     """Yield the cells of each row of a CSV file, or of any other file with tabs between cells."""
     if has_suffix(file, ".csv"):
         return _csv_rows(file, expected)
-    return parse_rows(file, text_lines(file, expected), lambda line: line.split("\t"))
+    return convert(file, text_lines(file, expected), lambda line: line.split("\t"))
 
 
 def _csv_rows(file: str, expected: str) -> Numbered[list[str]]:
@@ -261,9 +259,7 @@ def opened(file: str) -> IO[bytes] | gzip.GzipFile:
     path = Path(file)
     try:
         if not path.exists():
-            raise InputError(
-                file, got="no such file", expected="a text file", fix=_missing_file_fix(path)
-            )
+            raise InputError(file, got="no such file", expected="a text file", fix=_file_fix(path))
         if path.is_dir():
             fix = "name a file in it"
             raise InputError(file, got="a directory", expected="a text file", fix=fix)
@@ -325,7 +321,7 @@ def reading_error(file: str, problem: OSError) -> InputError:
     return InputError(file, got=got, expected="a file that can be read")
 
 
-def _missing_file_fix(path: Path) -> str:
+def _file_fix(path: Path) -> str:
     """Suggest a fix for a missing file: list the files of its folder."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent} either; paths start where the command is run"

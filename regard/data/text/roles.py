@@ -43,7 +43,7 @@ class Role:
 
     def fits(self, name: str) -> bool:
         """Whether a column of this name usually has this role."""
-        return fold_name(name) in self.names or self._has_role_word(name)
+        return fold(name) in self.names or self._has_role_word(name)
 
     def _has_role_word(self, name: str) -> bool:
         """Whether a name is one of the usual words with others beside it: "source text"."""
@@ -128,7 +128,7 @@ BOTH_TEXTS = {"question", "sentence"}
 def is_usual(name: str) -> bool:
     """Whether a name is usual in the data of any task, numbers rows, or names a language."""
     return (
-        fold_name(name) in IDS
+        fold(name) in IDS
         or is_language(name)
         or any(role.fits(name) for layout in LAYOUTS for role in layout.roles)
     )
@@ -140,7 +140,7 @@ def is_language(name: str) -> bool:
     return bool(words & LANGUAGE_WORDS) and words <= LANGUAGE_WORDS | FILLERS and len(words) <= 3
 
 
-def fold_name(name: str) -> str:
+def fold(name: str) -> str:
     """A name without case and surrounding blanks, with _ for blanks and hyphens within."""
     return re.sub(r"[\s-]+", "_", name.strip().casefold())
 

@@ -44,9 +44,7 @@ def span_mask(
     if length < 2:
         return np.zeros(length, dtype=np.bool_)
     hidden, spans = _hidden_counts(length, rate, mean)
-    lengths = np.stack(
-        [_random_parts(length - hidden, spans, random), _random_parts(hidden, spans, random)], 1
-    )
+    lengths = np.stack([_parts(length - hidden, spans, random), _parts(hidden, spans, random)], 1)
     return np.repeat(np.tile([False, True], spans), lengths.ravel())
 
 
@@ -172,12 +170,8 @@ def infill(
         The text with masks.
     """
     budget = round(len(ids) * rate)
-    poisson_draws = random.poisson(mean, size=2 * budget + 8)
-    lengths = (
-        poisson_draws[: 1 + int(np.searchsorted(np.cumsum(poisson_draws), budget))]
-        if budget
-        else poisson_draws[:0]
-    )
+    draws = random.poisson(mean, size=2 * budget + 8)
+    lengths = draws[: 1 + int(np.searchsorted(np.cumsum(draws), budget))] if budget else draws[:0]
     lengths = lengths[: len(ids) - budget + 1]
     if len(lengths):
         lengths[-1] = max(0, budget - int(lengths[:-1].sum()))
@@ -216,7 +210,7 @@ def _corrupted_length(length: int, rate: float, mean: float) -> int:
     return length - hidden + spans
 
 
-def _random_parts(items: int, parts: int, random: np.random.Generator) -> Ids:
+def _parts(items: int, parts: int, random: np.random.Generator) -> Ids:
     """Divide items at random into `parts` non-empty parts, all ways equally likely: the sizes."""
     borders = np.sort(random.permutation(items - 1)[: parts - 1]) + 1
     return np.diff(np.concatenate([[0], borders, [items]]))

@@ -17,7 +17,7 @@ from statistics import median
 
 from regard.data.text.pairs import Pair
 
-COMMON_WORDS = {
+COMMON = {
     "en": "the and of is to in that it was with this you not are",
     "de": "der die und das ist nicht ich ein eine zu den mit sie es",
     "fr": "le la les et des est une pas je il dans que pour un",
@@ -108,10 +108,7 @@ class Sides:
     def _language(self, side: int) -> str | None:
         """Guess the language of a side by its common words; None if it is not clear."""
         words = self._words[side]
-        hits = {
-            name: sum(words[word] for word in common_words.split())
-            for name, common_words in COMMON_WORDS.items()
-        }
+        hits = {name: sum(words[word] for word in terms.split()) for name, terms in COMMON.items()}
         best, second = sorted(hits, key=lambda name: -hits[name])[:2]
         return best if hits[best] >= FEWEST_HITS and hits[best] > 2 * hits[second] else None
 
@@ -153,7 +150,7 @@ def named_languages(files: str | tuple[str, str]) -> tuple[str, str] | None:
     """
     names = (files,) if isinstance(files, str) else files
     parts = [re.split(r"[^a-z]+", re.split(r"[/\\\\]", name)[-1].lower()) for name in names]
-    languages = [[part for part in words if part in COMMON_WORDS] for words in parts]
+    languages = [[part for part in words if part in COMMON] for words in parts]
     pair = languages[0] if len(languages) == 1 else [words[-1] for words in languages if words]
     return (pair[0], pair[1]) if len(pair) == 2 and pair[0] != pair[1] else None
 

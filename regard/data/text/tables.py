@@ -123,7 +123,7 @@ def read_rows(
         except Unfit as problem:
             raise _add_column(problem, plan, picked) from None
 
-    return records.parse_rows(table, rows, example)
+    return records.convert(table, rows, example)
 
 
 def names_of(table: str, columns: Columns, expected: str) -> Sequence[str]:
@@ -218,25 +218,21 @@ def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list
     unsure = not header and columns.header is None and _may_begin_with_names(sample, layout)
     if not header and not unsure:
         return _plan_numbers(file, layout, columns, rows)
-    index_of_role = choose_columns(file, first, layout, columns.named)
-    missing = [role.key for role in layout.required if role.key not in index_of_role]
-    default_roles = (
-        layout.positions.get(len(first)) if not columns.named and columns.header else None
-    )
-    if missing and default_roles:
-        index_of_role = {role: index for index, role in enumerate(default_roles)}
+    indices = choose_columns(file, first, layout, columns.named)
+    missing = [role.key for role in layout.required if role.key not in indices]
+    roles = layout.positions.get(len(first)) if not columns.named and columns.header else None
+    if missing and roles:
+        indices = {role: index for index, role in enumerate(roles)}
     elif missing:
         sure = bool(columns.named or columns.header) or any(map(is_usual, first))
         note = "; if the first line is an example, data.header=false" if unsure or not sure else ""
-        raise unclear_columns_error(file, first, layout, index_of_role, rows[1:], note)
+        raise unclear_columns_error(file, first, layout, indices, rows[1:], note)
     if unsure:
         raise InputError(
             f"{file} begins with {names_text(first)}: are these names of columns?",
             fix="add data.header=true; if the first line is an example, data.header=false",
         )
-    return Plan(
-        file, tuple(first), header=True, chosen=index_of_role, inferred=columns.header is None
-    )
+    return Plan(file, tuple(first), header=True, chosen=indices, inferred=columns.header is None)
 
 
 def _plan_numbers(
@@ -245,19 +241,19 @@ def _plan_numbers(
     """Decide about the columns of a file without names: as numbered, else by their number."""
     width = len(rows[0])
     numbers = [str(index + 1) for index in range(width)]
-    index_of_role = {
+    indices = {
         role: find_column(file, numbers, role, column) for role, column in columns.named.items()
     }
-    if not index_of_role:
+    if not indices:
         wide = {len(row) for row in rows} == {width} and width > max(layout.positions, default=2**9)
         unclear = wide or layout is QUESTIONS or is_out_of_order(layout, rows)
         if layout.ragged or not unclear:
-            default_roles = layout.positions.get(width, ())
-            several = not layout.ragged and len(default_roles) > len(layout.required)
-            return Plan(file, inferred=several, positions=default_roles if several else ())
-    if any(role.key not in index_of_role for role in layout.required):
-        raise unclear_columns_error(file, numbers, layout, index_of_role, rows)
-    return Plan(file, chosen=index_of_role)
+            roles = layout.positions.get(width, ())
+            several = not layout.ragged and len(roles) > len(layout.required)
+            return Plan(file, inferred=several, positions=roles if several else ())
+    if any(role.key not in indices for role in layout.required):
+        raise unclear_columns_error(file, numbers, layout, indices, rows)
+    return Plan(file, chosen=indices)
 
 
 def _plan_objects(
@@ -268,20 +264,20 @@ def _plan_objects(
     names: Sequence[str],
 ) -> Plan:
     """Decide about the columns of a file that has a name beside each value."""
-    index_of_role = choose_columns(table, names, layout, columns.named)
-    missing = [role.key for role in layout.required if role.key not in index_of_role]
-    if len(missing) > len(names) - len(index_of_role) and objects is not None:
+    indices = choose_columns(table, names, layout, columns.named)
+    missing = [role.key for role in layout.required if role.key not in indices]
+    if len(missing) > len(names) - len(indices) and objects is not None:
         # Nothing to choose from: each line is then reported for the key that it lacks.
         names = [*names, *missing]
-        index_of_role |= {role: names.index(role, len(names) - len(missing)) for role in missing}
+        indices |= {role: names.index(role, len(names) - len(missing)) for role in missing}
     elif missing:
         rows = islice(arrow.rows(table), SAMPLE) if objects is None else objects
         cells = [[str(_column_value(row, name) or "") for name in names] for row in rows]
-        raise unclear_columns_error(table, names, layout, index_of_role, cells)
+        raise unclear_columns_error(table, names, layout, indices, cells)
     inferred = any(
-        names[index] != role and role not in columns.named for role, index in index_of_role.items()
+        names[index] != role and role not in columns.named for role, index in indices.items()
     )
-    return Plan(table, tuple(names), chosen=index_of_role, inferred=inferred)
+    return Plan(table, tuple(names), chosen=indices, inferred=inferred)
 
 
 class _ByName:
@@ -297,7 +293,7 @@ class _ByName:
             raise Unfit(records.EMPTY)
         if len(cells) != self.width if self.width else len(cells) < self.least:
             raise Unfit(records.COLUMNS, f"{len(cells)}, not {self.width or self.least}")
-        return _strip_cells(
+        return _strip(
             self.layout,
             {role: cells[index] for role, index in self.chosen.items() if index < len(cells)},
         )
@@ -315,15 +311,13 @@ class _ByPosition:
         if not any(cell.strip() for cell in cells):
             raise Unfit(records.EMPTY)
         if self.layout.ragged:
-            return _strip_cells(
-                self.layout, dict(zip(positions[max(positions)], cells, strict=False))
-            )
+            return _strip(self.layout, dict(zip(positions[max(positions)], cells, strict=False)))
         if len(cells) not in ((self.width,) if self.width else positions):
             expected = self.width or " or ".join(map(str, positions))
             raise Unfit(records.COLUMNS, f"{len(cells)}, not {expected}{self._hint(cells)}")
         if all(cell.strip() for cell in cells):
             self.width = len(cells)
-        return _strip_cells(self.layout, dict(zip(positions[len(cells)], cells, strict=True)))
+        return _strip(self.layout, dict(zip(positions[len(cells)], cells, strict=True)))
 
     def _hint(self, cells: Sequence[str]) -> str:
         """Say which separator a line of a single cell seems to have instead."""
@@ -337,7 +331,7 @@ class _ByPosition:
         return f"; {expected} separate them, not {other}" if other else ""
 
 
-def _strip_cells(layout: Layout, row: Row) -> Row:
+def _strip(layout: Layout, row: Row) -> Row:
     """Remove the blanks around cells, if the layout says so."""
     return {role: cell.strip() for role, cell in row.items()} if layout.strips else row
 

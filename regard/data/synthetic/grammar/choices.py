@@ -295,10 +295,8 @@ class Choices:
             phrase = self.phrase(noun, adjective=0.15)
             # Avoid unnatural sentences: "a dog was tired", "the tired dog was tired".
             word = "the" if phrase.word == "a" else phrase.word
-            drops_adjective = phrase.adjective is adjective or not adjective.decides
-            subject = Phrase(
-                noun, word, phrase.plural, None if drops_adjective else phrase.adjective
-            )
+            is_plain = phrase.adjective is adjective or not adjective.decides
+            subject = Phrase(noun, word, phrase.plural, None if is_plain else phrase.adjective)
         negated = subject is not I and self.happens(0.2)
         time = None if small else self.time(tense, 0.15, negated)
         return Clause(

@@ -73,19 +73,17 @@ DEMO: tuple[Pair, Pair] = (_demo("tired", 0), _demo("wide", 1))
 Combination = tuple[str, str]
 
 
-def _sort_key(combination: Combination) -> tuple[int, Combination]:
+def _rank(combination: Combination) -> tuple[int, Combination]:
     """Return a sort key for a pseudo-random order that is the same on every machine."""
     return zlib.crc32(" ".join(combination).encode()), combination
 
 
 def _percentile(combination: Combination) -> int:
     """Return a pseudo-random number below 100 for two words, the same on every machine."""
-    return _sort_key(combination)[0] % 100
+    return _rank(combination)[0] % 100
 
 
-def _held_out_combinations() -> tuple[
-    frozenset[Combination], frozenset[Combination], frozenset[Combination]
-]:
+def _holdouts() -> tuple[frozenset[Combination], frozenset[Combination], frozenset[Combination]]:
     """Choose the held-out combinations.
 
     Returns:
@@ -111,17 +109,15 @@ def _choose_disjoint(combinations: set[Combination]) -> frozenset[Combination]:
     Each word then keeps all its other combinations in training.
     """
     combinations_kept: list[Combination] = []
-    for combination in sorted(combinations, key=_sort_key):
+    for combination in sorted(combinations, key=_rank):
         if all(set(combination).isdisjoint(other) for other in combinations_kept):
             combinations_kept.append(combination)
     return frozenset(combinations_kept)
 
 
-HELD_OBJECTS, HELD_ADJECTIVES, HELD_PRONOUNS = _held_out_combinations()
+HELD_OBJECTS, HELD_ADJECTIVES, HELD_PRONOUNS = _holdouts()
 _PEOPLE = [{(verb.name, noun.english) for noun in TWO_GENDERS} for verb in SETTLING]
-HELD_PEOPLE = frozenset(
-    min(ones, key=_sort_key) for ones in _PEOPLE if HELD_OBJECTS.isdisjoint(ones)
-)
+HELD_PEOPLE = frozenset(min(ones, key=_rank) for ones in _PEOPLE if HELD_OBJECTS.isdisjoint(ones))
 """Held-out (verb, noun of two genders): in training, the verb's object "him" or "her" never stands
 for the noun. A verb of which `HELD_OBJECTS` has one of these nouns keeps the others."""
 
@@ -138,7 +134,7 @@ def _has_no_held_referent(analysis: Analysis) -> bool:
     return known_it and HELD_PEOPLE.isdisjoint(analysis.settling)
 
 
-def _is_for_training(analysis: Analysis) -> bool:
+def _for_training(analysis: Analysis) -> bool:
     """Whether a sentence has nothing held out.
 
     A noun that is held out for "it" with an adjective does not occur with it in any other way.
@@ -146,12 +142,12 @@ def _is_for_training(analysis: Analysis) -> bool:
     return not _has_held_combination(analysis) and _has_no_held_referent(analysis)
 
 
-def _is_for_combinations(analysis: Analysis) -> bool:
+def _for_combinations(analysis: Analysis) -> bool:
     """Whether a held-out combination is all that the sentence has held out."""
     return _has_held_combination(analysis) and _has_no_held_referent(analysis)
 
 
-def _is_for_pronouns(analysis: Analysis) -> bool:
+def _for_pronouns(analysis: Analysis) -> bool:
     """Whether "it" stands for a held-out noun, in a sentence with nouns of different genders.
 
     With one gender only, any guess would be correct.
@@ -160,7 +156,7 @@ def _is_for_pronouns(analysis: Analysis) -> bool:
     return new and len(analysis.genders) > 1 and not _has_held_combination(analysis)
 
 
-def _is_for_natural_gender(analysis: Analysis) -> bool:
+def _for_natural_gender(analysis: Analysis) -> bool:
     """Whether "him" or "her" stands for a held-out noun, and nothing else is held out."""
     return not HELD_PEOPLE.isdisjoint(analysis.settling) and not _has_held_combination(analysis)
 
@@ -169,43 +165,41 @@ def _count_words(example: Pair) -> int:
     return example.source.count(" ") + 1
 
 
-def _draw_pairs(
+def _draw(
     draw: Callable[[], Sentence],
-    is_accepted: Callable[[Analysis], bool],
+    accepts: Callable[[Analysis], bool],
     count: int,
-    used_sources: set[str],
+    used: set[str],
     *,
     lengths: range = range(LONGEST + 1),
     unpunctuated: int = 0,
 ) -> tuple[Pair, ...]:
-    """Draw `count` new pairs that are accepted and have a length in `lengths`.
+    """Draw `count` pairs that are accepted, have a length in `lengths`, and are not in `used`.
 
     Args:
         draw: Draws a sentence.
-        is_accepted: Whether to take a sentence, by its analysis.
+        accepts: Whether to take a sentence, by its analysis.
         count: How many pairs to draw.
-        used_sources: English sentences drawn before, with their final mark; new ones are added.
+        used: English sentences drawn before, with their final mark; new ones are added.
         lengths: Allowed numbers of English words.
         unpunctuated: Percentage of the pairs whose final punctuation mark is removed.
     """
     taken: list[Pair] = []
-    for candidate in _endless_pairs(draw, is_accepted):
+    for candidate in _pairs(draw, accepts):
         if len(taken) == count:
             break
-        if candidate.source not in used_sources and _count_words(candidate) in lengths:
-            used_sources.add(candidate.source)
+        if candidate.source not in used and _count_words(candidate) in lengths:
+            used.add(candidate.source)
             taken.append(_drop_final_mark(candidate, unpunctuated))
     return tuple(taken)
 
 
-def _endless_pairs(
-    draw: Callable[[], Sentence], is_accepted: Callable[[Analysis], bool]
-) -> Iterator[Pair]:
+def _pairs(draw: Callable[[], Sentence], accepts: Callable[[Analysis], bool]) -> Iterator[Pair]:
     """Yield endlessly the pairs that are accepted and have only one translation."""
     while True:
         sentence = draw()
         analysis = analyse(sentence)
-        if is_accepted(analysis):
+        if accepts(analysis):
             candidate = pair(sentence, analysis.phenomena())
             if is_settled(analysis, candidate.source):
                 yield candidate
@@ -241,62 +235,46 @@ def splits(pairs: int, held_out: int, seed: int, longest: int = LONGEST) -> Spli
     for name, count in (("pairs", pairs), ("held_out", held_out)):
         if count < 1:
             raise InputError(f"data.{name}", got=count, expected="1 or more")
-    used_sources = {example.source for example in DEMO}
+    used = {example.source for example in DEMO}
 
     def frames(name: str) -> Frames:
         return Frames(f"{seed} {name}")
 
-    def draw_like_training(
-        name: str, count: int, unpunctuated: int = UNPUNCTUATED
-    ) -> tuple[Pair, ...]:
+    def draw_split(name: str, count: int, unpunctuated: int = UNPUNCTUATED) -> tuple[Pair, ...]:
         lengths = range(longest + 1)
-        return _draw_pairs(
-            sentence_source(name),
-            _is_for_training,
-            count,
-            used_sources,
-            lengths=lengths,
-            unpunctuated=unpunctuated,
+        return _draw(
+            sampler(name), _for_training, count, used, lengths=lengths, unpunctuated=unpunctuated
         )
 
-    def sentence_source(name: str) -> Callable[[], Sentence]:
+    def sampler(name: str) -> Callable[[], Sentence]:
         drawer = frames(name)
         if longest == LONGEST:
             return drawer.sentence
         return lambda: drawer.chain(longest) if drawer.happens(0.5) else drawer.sentence()
 
-    valid = draw_like_training("valid", held_out)
-    train = draw_like_training("train", pairs)
+    valid = draw_split("valid", held_out)
+    train = draw_split("train", pairs)
     train_lengths = sorted(map(_count_words, train))
     long_lengths = range(train_lengths[9 * (len(train_lengths) - 1) // 10] + 1, LONGEST_TEST + 1)
-    long_frames = frames("long")
-    draw_long = long_frames.long
+    maker = frames("long")
+    draw_long = maker.long
     if longest > LONGEST:
-        long_lengths, draw_long = (
-            range(LONGEST + 1, longest + 1),
-            partial(long_frames.chain, longest),
-        )
+        long_lengths, draw_long = range(LONGEST + 1, longest + 1), partial(maker.chain, longest)
     tests = {
-        "combinations": _draw_pairs(
-            frames("combinations").sentence, _is_for_combinations, held_out, used_sources
+        "combinations": _draw(frames("combinations").sentence, _for_combinations, held_out, used),
+        "pronouns": _draw(frames("pronouns").contest, _for_pronouns, held_out, used),
+        "natural_gender": _draw(
+            frames("natural_gender").her_or_him, _for_natural_gender, held_out, used
         ),
-        "pronouns": _draw_pairs(
-            frames("pronouns").contest, _is_for_pronouns, held_out, used_sources
-        ),
-        "natural_gender": _draw_pairs(
-            frames("natural_gender").her_or_him, _is_for_natural_gender, held_out, used_sources
-        ),
-        "long": _draw_pairs(
-            draw_long, _is_for_training, held_out, used_sources, lengths=long_lengths
-        ),
-        "unpunctuated": draw_like_training("unpunctuated", held_out, unpunctuated=100),
+        "long": _draw(draw_long, _for_training, held_out, used, lengths=long_lengths),
+        "unpunctuated": draw_split("unpunctuated", held_out, unpunctuated=100),
     }
     return Splits(train, valid, tests)
 
 
 def sample(count: int, seed: int) -> tuple[Pair, ...]:
     """Draw pairs from the whole grammar, held-out ones included; a sentence may occur twice."""
-    pairs = islice(_endless_pairs(Frames(f"{seed} sample").sentence, lambda _: True), count)
+    pairs = islice(_pairs(Frames(f"{seed} sample").sentence, lambda _: True), count)
     return tuple(_drop_final_mark(example, UNPUNCTUATED) for example in pairs)
 
 

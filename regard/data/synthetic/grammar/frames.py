@@ -208,12 +208,10 @@ class Frames(People):
         if not takers or noun.kind in PERSON:
             return self.taking()
         second = self.choose(takers)
-        shared_subjects = [
-            who for who in first.subjects if who in second.subjects and who is not noun
-        ]
-        if second is first or not shared_subjects:
+        subjects = [who for who in first.subjects if who in second.subjects and who is not noun]
+        if second is first or not subjects:
             return self.taking()
-        subject, tense = self.phrase(self.choose(shared_subjects), adjective=0.15), self.tense()
+        subject, tense = self.phrase(self.choose(subjects), adjective=0.15), self.tense()
         word = self.weighted(((0.55, "the"), (0.3, "a"), (0.15, "this")))
         plural = not noun.mass and self.happens(0.15)
         thing = Phrase(noun, word, plural)

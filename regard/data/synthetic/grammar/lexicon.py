@@ -73,10 +73,8 @@ TWO_GENDERS = tuple(noun for noun in NOUNS if _COUNTS[noun.english] > 1)
 
 def nouns_of(names: str) -> tuple[Noun, ...]:
     """Return the nouns that a table's cell lists, by kind, group or English word."""
-    kinds_and_words = {member for name in names.split() for member in GROUPS.get(name, (name,))}
-    return tuple(
-        noun for noun in NOUNS if noun.kind in kinds_and_words or noun.english in kinds_and_words
-    )
+    members = {member for name in names.split() for member in GROUPS.get(name, (name,))}
+    return tuple(noun for noun in NOUNS if noun.kind in members or noun.english in members)
 
 
 def _parse_adjective(row: str) -> Adjective:

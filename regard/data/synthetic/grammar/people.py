@@ -52,35 +52,31 @@ class People(Choices):
         """Draw, for example, "The teacher was tired, and the children helped her"."""
         tense, mood = self.tense(), self.choose(MOODS)
         person = self._person(mood)
-        return Joined(
-            self._mood_clause(person, mood, tense), "and", self._care_clause(CARES, person, tense)
-        )
+        return Joined(self._mood(person, mood, tense), "and", self._care(CARES, person, tense))
 
     def event_and_care(self) -> Joined:
         """Draw, for example, "The doctor came back, and we thanked her"."""
         tense, person = self.tense(), self._person()
         word = self.choose(("and", "but"))
-        care = self._care_clause(ACTS, person, tense, negated=word == "but" and self.happens(0.5))
-        return Joined(self._event_clause(person, tense), word, care)
+        care = self._care(ACTS, person, tense, negated=word == "but" and self.happens(0.5))
+        return Joined(self._event(person, tense), word, care)
 
     def event_by_others(self) -> Linked:
         """Draw, for example, "The teacher ran away because the dog followed her"."""
         tense, mood = self.tense(), self.choose(MOODS)
         person = self._person(mood)
         still = self.happens(0.4)
-        main = (
-            self._mood_clause(person, mood, tense) if still else self._event_clause(person, tense)
-        )
+        main = self._mood(person, mood, tense) if still else self._event(person, tense)
         if self.happens(0.65):
-            return Linked(main, "because", self._care_clause(CAUSES, person, tense))
-        return Linked(main, "although", self._care_clause(MISSING, person, tense, negated=True))
+            return Linked(main, "because", self._care(CAUSES, person, tense))
+        return Linked(main, "although", self._care(MISSING, person, tense, negated=True))
 
     def care_at_an_event(self) -> Linked:
         """Draw, for example, "When the doctor came back, we thanked her"."""
         tense, person = self.tense(), self._person()
-        event = replace(self._event_clause(person, tense), time=None, fronted=False)
+        event = replace(self._event(person, tense), time=None, fronted=False)
         # A noun as subject would follow the pronoun (dankten ihr die Kinder); ich and wir do not.
-        care = replace(self._care_clause(ACTS, person, tense), subject=self.choose((I, WE)))
+        care = replace(self._care(ACTS, person, tense), subject=self.choose((I, WE)))
         return Linked(care, "when", event, sub_first=True)
 
     def meeting(self) -> Shared:
@@ -116,11 +112,11 @@ class People(Choices):
         adjective = None if phrase.adjective is mood else phrase.adjective
         return replace(phrase, word=word, adjective=adjective)
 
-    def _mood_clause(self, person: Phrase, mood: Adjective, tense: str) -> Clause:
+    def _mood(self, person: Phrase, mood: Adjective, tense: str) -> Clause:
         """Draw a clause that tells the mood of a person."""
         return self.described(person, mood, tense, self.time(tense, 0.15, negated=False))
 
-    def _event_clause(self, person: Phrase, tense: str) -> Clause:
+    def _event(self, person: Phrase, tense: str) -> Clause:
         """Draw a clause of what a person does, perhaps with a place and a time."""
         verb, time = self.choose(EVENTS), self.time(tense, 0.15, negated=False)
         somewhere = "where" in verb.locations and self.happens(0.2)
@@ -128,7 +124,7 @@ class People(Choices):
         fronted = time is not None
         return Clause(person, verb, tense=tense, location=location, time=time, fronted=fronted)
 
-    def _care_clause(
+    def _care(
         self, verbs: tuple[Verb, ...], person: Phrase, tense: str, *, negated: bool = False
     ) -> Clause:
         """Draw a clause of what others do, with the person's pronoun as the object."""

@@ -91,13 +91,9 @@ def is_settled(analysis: Analysis, english: str) -> bool:
     other_genders = {person.kind for person in analysis.people if person is not noun}
     if other_nouns or not other_genders <= {OTHER[noun.kind]}:
         return False
-    text_before, *text_after = re.split(rf"\b{noun.english}\b", english.lower(), maxsplit=1)
-    later_pronouns = set(_HE_OR_SHE.findall(" ".join(text_after)))
-    return (
-        bool(later_pronouns)
-        and later_pronouns <= AGREEING[noun.kind]
-        and not _HE_OR_SHE.search(text_before)
-    )
+    start, *rest = re.split(rf"\b{noun.english}\b", english.lower(), maxsplit=1)
+    pronouns = set(_HE_OR_SHE.findall(" ".join(rest)))
+    return bool(pronouns) and pronouns <= AGREEING[noun.kind] and not _HE_OR_SHE.search(start)
 
 
 def _clauses(sentence: Sentence, order: str = "main") -> Iterator[tuple[Clause, str]]:

@@ -78,17 +78,17 @@ class Phrase:
 
     def english(self, case: str = "nom") -> str:  # noqa: ARG002  English nouns have no case
         """Write, for example, "the dog", "these old dogs", "an apple"."""
-        words = _english_phrase(self.noun, self.word, self.plural, self.adjective)
+        words = _in_english(self.noun, self.word, self.plural, self.adjective)
         return f"{words} {self.relative.english()}" if self.relative else words
 
     def german(self, case: str) -> str:
         """Write, for example, "der Hund", "diese alten Hunde", "einen Apfel"."""
-        words = _german_phrase(self.noun, self.word, self.plural, self.adjective, case)
+        words = _in_german(self.noun, self.word, self.plural, self.adjective, case)
         return f"{words} , {self.relative.german('final')} ," if self.relative else words
 
 
 @cache
-def _english_phrase(noun: Noun, word: str, plural: bool, adjective: Adjective | None) -> str:
+def _in_english(noun: Noun, word: str, plural: bool, adjective: Adjective | None) -> str:
     """Write determiner, adjective and noun in English."""
     head = noun.english_plural if plural else noun.english
     words = f"{adjective.english} {head}" if adjective else head
@@ -100,9 +100,7 @@ def _english_phrase(noun: Noun, word: str, plural: bool, adjective: Adjective | 
 
 
 @cache
-def _german_phrase(
-    noun: Noun, word: str, plural: bool, adjective: Adjective | None, case: str
-) -> str:
+def _in_german(noun: Noun, word: str, plural: bool, adjective: Adjective | None, case: str) -> str:
     """Write determiner, adjective and noun in German, in a case."""
     gender = "p" if plural else noun.gender
     word = "" if word == "a" and noun.mass else word

@@ -148,16 +148,13 @@ def sample(seed: str, *, test: bool) -> Iterator[Pair]:
         test: Draw only from the nouns marked "?"; else from all others.
     """
     draw = Draw(seed)
-    nouns_by_kind = {
+    choices = {
         kind: [noun for noun in of_kind if noun.in_test is test]
         for kind, of_kind in nouns().items()
     }
     while True:
         frame = draw.choice(FRAMES)
-        subject, thing = (
-            draw.choice(nouns_by_kind[frame.subject]),
-            draw.choice(nouns_by_kind[frame.object]),
-        )
+        subject, thing = draw.choice(choices[frame.subject]), draw.choice(choices[frame.object])
         if subject.gender != thing.gender:  # with one gender any guess would be right
             yield _pair(draw, frame, subject, thing, about_subject=True)
             yield _pair(draw, frame, subject, thing, about_subject=False)

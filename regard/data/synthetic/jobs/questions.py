@@ -51,38 +51,36 @@ def _with_article(noun: str) -> str:
 
 def _remark_about_you(draw: Draw) -> Remark:
     """Draw "You are …": toxic with a bad word, unless it is negated."""
-    is_bad = draw.random() < 0.7
-    denied = is_bad and draw.random() < 0.3
-    word, noun = (
-        (draw.one(BAD), draw.one(INSULTS)) if is_bad else (draw.one(GOOD), draw.one(PRAISE))
-    )
+    bad = draw.random() < 0.7
+    denied = bad and draw.random() < 0.3
+    word, noun = (draw.one(BAD), draw.one(INSULTS)) if bad else (draw.one(GOOD), draw.one(PRAISE))
     very = draw.one(["", "", "so ", "really "])
     description = draw.one([f"{very}{word}", _with_article(noun), f"the most {word} person I know"])
-    if is_bad and not denied and draw.random() < 0.2:
+    if bad and not denied and draw.random() < 0.2:
         description = f"not only {word} but {_with_article(noun)}"
     verb = "are not" if denied else "are"
     remarks = [f"you {verb} {description}", f"I think you {verb} {description}"]
     remarks += [] if denied else [f"you look {very}{word}{draw.one(ENDINGS)}"]
-    return draw.one(remarks), is_bad and not denied
+    return draw.one(remarks), bad and not denied
 
 
 def _remark_about_things(draw: Draw) -> Remark:
     """Draw a remark about a thing: toxic if it is "your" thing and the word is bad."""
-    is_bad = draw.random() < 0.5
-    word = draw.one(BAD if is_bad else GOOD)
+    bad = draw.random() < 0.5
+    word = draw.one(BAD if bad else GOOD)
     whose = draw.one(["your", "your", "my", "this"])
     # calling one's own things bad is not toxic
-    return f"{whose} {draw.one(YOURS)} is {word}{draw.one(ENDINGS)}", is_bad and whose == "your"
+    return f"{whose} {draw.one(YOURS)} is {word}{draw.one(ENDINGS)}", bad and whose == "your"
 
 
 def _remark_about_feelings(draw: Draw) -> Remark:
     """Draw what one loves or hates: toxic if somebody hates "you"."""
     about_you = draw.random() < 0.5
     whom = draw.one(["you", "you all", "people like you"]) if about_you else draw.one(THINGS)
-    is_bad = draw.random() < 0.6
+    bad = draw.random() < 0.6
     hate = ["I hate", "nobody likes", "I cannot stand", "we all hate"]
     love = ["I love", "everybody likes", "I do not hate", "we all like"]
-    return f"{draw.one(hate if is_bad else love)} {whom}{draw.one(ENDINGS)}", is_bad and about_you
+    return f"{draw.one(hate if bad else love)} {whom}{draw.one(ENDINGS)}", bad and about_you
 
 
 def _request(draw: Draw) -> Remark:
@@ -111,14 +109,10 @@ def _reported_remark(draw: Draw) -> Remark:
 def _remark_about_person(draw: Draw) -> Remark:
     """Draw a remark about somebody: toxic with a bad word."""
     name, pronoun, _ = draw.person()
-    is_bad = draw.random() < 0.7
-    word, noun = (
-        (draw.one(BAD), draw.one(INSULTS)) if is_bad else (draw.one(GOOD), draw.one(PRAISE))
-    )
-    what = f"nobody likes {OBJECTIVE[pronoun]}" if is_bad else "everybody smiles"
-    return draw.one(
-        [f"{name} is {_with_article(noun)}", f"{name} is so {word} that {what}"]
-    ), is_bad
+    bad = draw.random() < 0.7
+    word, noun = (draw.one(BAD), draw.one(INSULTS)) if bad else (draw.one(GOOD), draw.one(PRAISE))
+    what = f"nobody likes {OBJECTIVE[pronoun]}" if bad else "everybody smiles"
+    return draw.one([f"{name} is {_with_article(noun)}", f"{name} is so {word} that {what}"]), bad
 
 
 REMARKS: tuple[Callable[[Draw], Remark], ...] = (
