@@ -49,12 +49,12 @@ class Batch(Generic[Source]):
 
     @cached_property
     def target_positions(self) -> Tensor:
-        """(asked,) The indices of the tokens that have a label, in ascending order."""
+        """(labelled,) The indices of the tokens that have a label, in ascending order."""
         return (self.targets.values >= 0).nonzero()[:, 0]
 
     @cached_property
     def known_targets(self) -> Tensor:
-        """(asked,) The labels at `target_positions`."""
+        """(labelled,) The labels at `target_positions`."""
         return self.targets.values[self.target_positions]
 
     @property

@@ -106,33 +106,33 @@ def reports(data: FileData | LabelledData, task: str) -> dict[str, Any]:
     return {split: _report(data, task, table) for split, table in files_of_splits(data).items()}
 
 
-def _report(data: FileData | LabelledData, task: str, table: Any, most: int | None = None) -> Any:
+def _report(data: FileData | LabelledData, task: str, table: Any, limit: int | None = None) -> Any:
     """Check the files of one split, or their first examples."""
     if isinstance(data, FileData):
-        return files.check(table, data.max_words, columns=data.columns, most=most)
-    return label_check.check_labelled(table, task, data.columns, most=most)
+        return files.check(table, data.max_words, columns=data.columns, limit=limit)
+    return label_check.check_labelled(table, task, data.columns, limit=limit)
 
 
-def overlaps(data: Any, task: str, most: int | None = None) -> dict[str, int]:
+def overlaps(data: Any, task: str, limit: int | None = None) -> dict[str, int]:
     """Count the examples of each other split that are training examples, too."""
     if not isinstance(data, FileData | LabelledData):
         return {}
     names = files_of_splits(data)
-    train = set(_keys(names["train"], data, task, most))
+    train = set(_keys(names["train"], data, task, limit))
     return {
-        split: sum(key in train for key in _keys(table, data, task, most))
+        split: sum(key in train for key in _keys(table, data, task, limit))
         for split, table in names.items()
         if split != "train"
     }
 
 
-def _keys(table: Any, data: FileData | LabelledData, task: str, most: int | None) -> Iterator[int]:
+def _keys(table: Any, data: FileData | LabelledData, task: str, limit: int | None) -> Iterator[int]:
     """Yield a hash of the input of each example."""
     if isinstance(data, FileData):
         rows: Iterator[Any] = files.read_pairs(table, data.max_words, data.columns)
     else:
         rows = READERS[task](table, data.columns)
-    for row in islice(rows, most):
+    for row in islice(rows, limit):
         if not isinstance(row, Problem):
             yield hash(row if isinstance(row, Pair) else label_check.example_key(row))
 

@@ -94,10 +94,10 @@ def _first_pairs(data: FileData | PartData, max_words: int, count: int) -> Seque
 
 
 GENERATORS: dict[str, Callable[..., Splits]] = {
-    "grammar": lambda *given: imported("regard.data.synthetic.grammar.corpus.splits")(*given),
-    "pronouns": lambda *given: imported("regard.data.synthetic.jobs.pronouns.splits")(*given),
-    "summaries": lambda *given: imported("regard.data.synthetic.jobs.summaries.splits")(*given),
-    "questions": lambda *given: imported("regard.data.synthetic.jobs.questions.splits")(*given),
+    "grammar": lambda *counts: imported("regard.data.synthetic.grammar.corpus.splits")(*counts),
+    "pronouns": lambda *counts: imported("regard.data.synthetic.jobs.pronouns.splits")(*counts),
+    "summaries": lambda *counts: imported("regard.data.synthetic.jobs.summaries.splits")(*counts),
+    "questions": lambda *counts: imported("regard.data.synthetic.jobs.questions.splits")(*counts),
 }
 """By `data.kind`: (training pairs, held-out pairs, seed) -> splits. A generator is imported when it
 is called: using a trained model does not need the grammar."""

@@ -237,6 +237,7 @@ class _Sampler:
         pairs = _pair_mask(lines.reshape(shape), reach.reshape(shape), self.apart)
         negatives = np.searchsorted(self.drawn, draw.random(len(tokens)), side="right")
         negatives = np.minimum(negatives, len(self.drawn) - 1)
+        # (update, piece × word)
         word_ids, negative_ids = tokens.reshape(updates, -1), negatives.reshape(updates, -1)
         return _Batches(
             torch.from_numpy(word_ids),

@@ -81,14 +81,11 @@ def dice_with(**columns):
 def test_shift_and_flip_move_whole_pixels():
     data = ImageData(shift=2, flip=True)
     pixels = VALUES[:1]
-    down = changes.shift_crop_flip(
-        pixels, dice_with(_0=0.99, _6=0.9), data
-    )  # reads 2 rows further down
+    down = changes.shift_crop_flip(pixels, dice_with(_0=0.99, _6=0.9), data)  # reads 2 rows lower
     assert np.array_equal(down[:, :, :-2], pixels[:, :, 2:])
     assert np.array_equal(down[:, :, -1], pixels[:, :, -1])
-    assert np.array_equal(
-        changes.shift_crop_flip(pixels, dice_with(_6=0.1), data), pixels[..., ::-1]
-    )
+    flipped = changes.shift_crop_flip(pixels, dice_with(_6=0.1), data)
+    assert np.array_equal(flipped, pixels[..., ::-1])
 
 
 def test_a_crop_is_what_pillow_cuts_out_and_scales():

@@ -143,9 +143,9 @@ def equalize(pixels: Bytes, strength: Strength) -> Bytes:
     del strength
     images, channels, height, width = pixels.shape
     planes = np.arange(images * channels)[:, None]
-    flat = pixels.reshape(images * channels, height * width)
+    flat = pixels.reshape(images * channels, height * width)  # (planes, pixels)
     counts = np.bincount((flat + 256 * planes).ravel(), minlength=256 * len(planes))
-    counts = counts.reshape(-1, 256)
+    counts = counts.reshape(-1, 256)  # (planes, values)
     highest = np.take_along_axis(counts, flat.max(axis=1)[:, None].astype(np.int64), axis=1)
     step = (height * width - highest) // 255
     below = np.cumsum(counts, axis=1) - counts

@@ -54,5 +54,6 @@ def _read() -> tuple[NDArray[np.float32], NDArray[np.int64], str]:
     """Read all images, their classes, and the SHA-256 of the file."""
     packed = (files("regard.data.synthetic") / "digits.csv.gz").read_bytes()
     table = np.loadtxt(gzip.decompress(packed).decode().splitlines(), delimiter=",")
+    # The last column is the class: (images, 64) -> (images, 1, 8, 8)
     values = (table[:, :-1] / LARGEST).reshape(-1, 1, SIDE, SIDE).astype(np.float32)
     return values, table[:, -1].astype(np.int64), hashlib.sha256(packed).hexdigest()

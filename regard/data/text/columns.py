@@ -228,9 +228,9 @@ def choose_columns(
     if layout is PAIRS:
         _choose_sides(names, indices, free)
     missing = [role.key for role in layout.required if role.key not in indices]
-    unnamed = [index for index in free if fold(names[index]) not in IDS]
-    if len(missing) == 1 and len(unnamed) == 1:
-        indices[missing[0]] = unnamed[0]
+    candidates = [index for index in free if fold(names[index]) not in IDS]
+    if len(missing) == 1 and len(candidates) == 1:
+        indices[missing[0]] = candidates[0]
     return {role.key: indices[role.key] for role in layout.roles if role.key in indices}
 
 
@@ -313,7 +313,7 @@ def unclear_columns_error(
         file: Its name.
         names: The names of the columns, or their numbers in a file without names.
         layout: The roles of the task.
-        indices: The columns that are known.
+        indices: The column of each role, where it is known.
         rows: Some rows, to suggest columns by their contents.
         note: What else to do about it.
     """

@@ -150,7 +150,7 @@ def check(
     max_words: int,
     shown: int = 10,
     columns: Columns = ALL_FOUND,
-    most: int | None = None,
+    limit: int | None = None,
 ) -> Report:
     """Check a dataset of pairs without stopping at bad lines.
 
@@ -159,7 +159,7 @@ def check(
         max_words: A pair with more words than this on either side is a problem.
         shown: How many problems to keep with file and line.
         columns: Which columns of a table are source and target.
-        most: How many first lines to check; None: all.
+        limit: How many first lines to check; None: all.
 
     Raises:
         InputError: If a file cannot be read at all, is empty, or two files differ in length.
@@ -171,7 +171,7 @@ def check(
     sources: Counter[int] = Counter()
     targets: Counter[int] = Counter()
     sides = Sides()
-    for _, row in islice(_read_numbered(files, max_words, columns), most):
+    for _, row in islice(_read_numbered(files, max_words, columns), limit):
         if isinstance(row, Problem):
             problems[row.what] += 1
             first += [row] if len(first) < shown else []
@@ -182,7 +182,7 @@ def check(
         sources[len(row.source.split())] += 1
         targets[len(row.target.split())] += 1
         sides.learn(row)
-    rows = islice(_read_numbered(files, max_words, columns), most)
+    rows = islice(_read_numbered(files, max_words, columns), limit)
     for suspicion in _suspicions(files, sides, rows):
         problems[suspicion.what] += 1
         first += [suspicion] if len(first) < shown else []

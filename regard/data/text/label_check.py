@@ -74,7 +74,7 @@ def check_labelled(
     task: str,
     columns: Columns = ALL_FOUND,
     shown: int = 10,
-    most: int | None = None,
+    limit: int | None = None,
 ) -> LabelReport:
     """Check a dataset of labelled examples without stopping at bad ones.
 
@@ -83,7 +83,7 @@ def check_labelled(
         task: A key of `READERS`: classify, tag or answer.
         columns: Which columns of a table are read.
         shown: How many problems to keep with file and line.
-        most: How many first examples to check; None: all.
+        limit: How many first examples to check; None: all.
 
     Raises:
         InputError: The file cannot be read at all, or it is not clear which column is what.
@@ -93,7 +93,7 @@ def check_labelled(
     labels: Counter[str] = Counter()
     contents: dict[int, int] = {}  # hashes only, so that the dataset may be larger than memory
     examples = duplicates = 0
-    for row in islice(READERS[task](table, columns), most):
+    for row in islice(READERS[task](table, columns), limit):
         if isinstance(row, Problem):
             problems[row.what] += 1
             first += [row] if len(first) < shown else []

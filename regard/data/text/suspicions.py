@@ -68,8 +68,8 @@ class Sides:
             if number >= FULLY_SCORED and not all(map(self._may_be_swapped, (0, 1), sides)):
                 continue
             texts = [Counter(chain.from_iterable(map(_trigrams, words))) for words in sides]
-            known = number < LEARNED_PAIRS  # its own counts must be subtracted
-            scores = [self._own_side_score(side, *ordered, known=known)
+            counted = number < LEARNED_PAIRS  # its own counts must be subtracted
+            scores = [self._own_side_score(side, *ordered, counted=counted)
                       for side, ordered in enumerate((texts, texts[::-1]))]  # fmt: skip
             means = [total / max(1, count) for total, count in scores]
             margins += [min(means)] if number < FULLY_SCORED else []
@@ -97,7 +97,7 @@ class Sides:
         for word in words:
             if word not in rough:
                 text: Counter[str] = Counter(_trigrams(word))
-                rough[word] = self._own_side_score(side, text, Counter(), known=False)[0]
+                rough[word] = self._own_side_score(side, text, Counter(), counted=False)[0]
         return sum(rough[word] for word in words) < 0
 
     def languages(self) -> tuple[str | None, str | None]:
@@ -113,7 +113,7 @@ class Sides:
         return best if hits[best] >= FEWEST_HITS and hits[best] > 2 * hits[second] else None
 
     def _own_side_score(
-        self, side: int, text: Counter[str], partner: Counter[str], *, known: bool
+        self, side: int, text: Counter[str], partner: Counter[str], *, counted: bool
     ) -> tuple[float, int]:
         """Compute by how many nats a text is likelier on its own side than on the other.
 
@@ -121,19 +121,19 @@ class Sides:
             side: 0 for a source, 1 for a target.
             text: The text's trigrams.
             partner: The trigrams of the text that it is paired with.
-            known: Whether both texts are part of the counts; they are then subtracted.
+            counted: Whether both texts are part of the counts; they are then subtracted.
 
         Returns:
             The sum of log ratios over the trigrams that occur on either side, and their number.
         """
         own_counts, other_counts = self._counts[side], self._counts[1 - side]
         smoothing = 0.5 * (len(own_counts) + len(other_counts))  # add-1/2 smoothing
-        own_total = self._totals[side] - (text.total() if known else 0) + smoothing
-        other_total = self._totals[1 - side] - (partner.total() if known else 0) + smoothing
+        own_total = self._totals[side] - (text.total() if counted else 0) + smoothing
+        other_total = self._totals[1 - side] - (partner.total() if counted else 0) + smoothing
         total, count = 0.0, 0
         for trigram, times in text.items():
-            own_count = own_counts[trigram] - (times if known else 0)
-            other_count = other_counts[trigram] - (partner[trigram] if known else 0)
+            own_count = own_counts[trigram] - (times if counted else 0)
+            other_count = other_counts[trigram] - (partner[trigram] if counted else 0)
             if own_count or other_count:
                 ratio = (own_count + 0.5) / own_total * other_total / (other_count + 0.5)
                 total += times * math.log(ratio)

@@ -157,7 +157,7 @@ def _for_pronouns(analysis: Analysis) -> bool:
 
 
 def _for_natural_gender(analysis: Analysis) -> bool:
-    """Whether "him" or "her" stands for a held-out noun, and nothing else is held out."""
+    """Whether "him" or "her" stands for a held-out noun; no combination may be held out."""
     return not HELD_PEOPLE.isdisjoint(analysis.settling) and not _has_held_combination(analysis)
 
 
