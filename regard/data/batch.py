@@ -49,12 +49,12 @@ class Batch(Generic[Source]):
 
     @cached_property
     def target_positions(self) -> Tensor:
-        """(asked,) The indices of the tokens that have a label, in ascending order."""
+        """(labelled,) The indices of the tokens that have a label, in ascending order."""
         return (self.targets.values >= 0).nonzero()[:, 0]
 
     @cached_property
     def known_targets(self) -> Tensor:
-        """(asked,) The labels at `target_positions`."""
+        """(labelled,) The labels at `target_positions`."""
         return self.targets.values[self.target_positions]
 
     @property
@@ -67,12 +67,12 @@ class Batch(Generic[Source]):
     def take(self, rows: Sequence[int]) -> Self:
         """Select examples by index, in the order of `rows`."""
 
-        def selected(value: Any) -> Any:
+        def select_rows(value: Any) -> Any:
             if isinstance(value, tuple):
                 return tuple(value[row] for row in rows)
             return value[list(rows)] if isinstance(value, Tensor) else value.take(rows)
 
-        return self._map_fields(selected)
+        return self._map_fields(select_rows)
 
     def split(self, parts: int) -> list[Self]:
         """Split into at most `parts` batches, none empty: example i goes to batch i % parts."""
@@ -82,12 +82,12 @@ class Batch(Generic[Source]):
     def to(self, device: torch.device | str) -> Self:
         """Return the same batch with its tensors on a device."""
 
-        def moved(value: Any) -> Any:
+        def move_tensors(value: Any) -> Any:
             if isinstance(value, tuple):
                 return value
             return to_device(value, device) if isinstance(value, Tensor) else value.to(device)
 
-        return self._map_fields(moved)
+        return self._map_fields(move_tensors)
 
     def _map_fields(self, change: Callable[[Any], Any]) -> Self:
         """Apply a function to all fields that are not None."""

@@ -31,7 +31,7 @@ from regard.data.text.roles import IMAGES, PAIRS, Layout
 from regard.data.text.splits import files_of_splits
 from regard.errors import InputError, nearest
 
-ENOUGH = 50_000
+EXAMPLES_CHECKED = 50_000
 """How many examples of a split are looked through before a training."""
 SUSPICIOUS = (files.SWAPPED, *label_check.SUSPICIOUS)
 """Problems of usable examples. All others are errors, or are counted, when the data is read."""
@@ -73,7 +73,7 @@ def check_files(data: Any) -> None:
             if Path(name).exists() or glob.glob(name, recursive=True):  # noqa: PTH207
                 continue
             raise InputError(
-                f"data.{key}", got=f"{name}: no such file", fix=_fix(f"data.{key}", Path(name))
+                f"data.{key}", got=f"{name}: no such file", fix=_file_fix(f"data.{key}", Path(name))
             )
     for name, part in getattr(data, "parts", {}).items():
         try:
@@ -83,13 +83,13 @@ def check_files(data: Any) -> None:
             raise InputError(what, got=error.got, fix="name your own file there") from None
 
 
-def _fix(key: str, path: Path) -> str:
+def _file_fix(key: str, path: Path) -> str:
     """What to do about a missing file: name another one, such as one with a similar name."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent} either; paths start where the command is run"
     names = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
-    for near in nearest(path.name, names)[:1]:
-        return f"did you mean {key}={path.parent / near}?"
+    for similar_name in nearest(path.name, names)[:1]:
+        return f"did you mean {key}={path.parent / similar_name}?"
     return f"add {key}=FILE with your own data"
 
 
@@ -106,33 +106,33 @@ def reports(data: FileData | LabelledData, task: str) -> dict[str, Any]:
     return {split: _report(data, task, table) for split, table in files_of_splits(data).items()}
 
 
-def _report(data: FileData | LabelledData, task: str, table: Any, most: int | None = None) -> Any:
+def _report(data: FileData | LabelledData, task: str, table: Any, limit: int | None = None) -> Any:
     """Check the files of one split, or their first examples."""
     if isinstance(data, FileData):
-        return files.check(table, data.max_words, columns=data.columns, most=most)
-    return label_check.check_labelled(table, task, data.columns, most=most)
+        return files.check(table, data.max_words, columns=data.columns, limit=limit)
+    return label_check.check_labelled(table, task, data.columns, limit=limit)
 
 
-def overlaps(data: Any, task: str, most: int | None = None) -> dict[str, int]:
+def overlaps(data: Any, task: str, limit: int | None = None) -> dict[str, int]:
     """Count the examples of each other split that are training examples, too."""
     if not isinstance(data, FileData | LabelledData):
         return {}
     names = files_of_splits(data)
-    train = set(_keys(names["train"], data, task, most))
+    train = set(_keys(names["train"], data, task, limit))
     return {
-        split: sum(key in train for key in _keys(table, data, task, most))
+        split: sum(key in train for key in _keys(table, data, task, limit))
         for split, table in names.items()
         if split != "train"
     }
 
 
-def _keys(table: Any, data: FileData | LabelledData, task: str, most: int | None) -> Iterator[int]:
+def _keys(table: Any, data: FileData | LabelledData, task: str, limit: int | None) -> Iterator[int]:
     """Yield a hash of the input of each example."""
     if isinstance(data, FileData):
         rows: Iterator[Any] = files.read_pairs(table, data.max_words, data.columns)
     else:
         rows = READERS[task](table, data.columns)
-    for row in islice(rows, most):
+    for row in islice(rows, limit):
         if not isinstance(row, Problem):
             yield hash(row if isinstance(row, Pair) else label_check.example_key(row))
 
@@ -144,16 +144,16 @@ def summary(data: Any, task: str) -> str:
         InputError: A file is missing or cannot be read, or it is not clear which column is what.
     """
     check_files(data)
-    parts = [*_described_columns(data)]
+    parts = [*_column_descriptions(data)]
     if isinstance(data, FileData | LabelledData):
-        train, *others = files_of_splits(data).values()
-        report = _report(data, task, train, ENOUGH)
+        train, *other_tables = files_of_splits(data).values()
+        report = _report(data, task, train, EXAMPLES_CHECKED)
         parts += [report.columns, *_oddities(report)]
-        parts += [_columns_of(data, task, table) for table in others]
+        parts += [_columns_of(data, task, table) for table in other_tables]
     if isinstance(data, LabelledData):  # of pairs, the task itself says so
         parts += [
             f"{count} examples of {split} are training examples, too"
-            for split, count in overlaps(data, task, ENOUGH).items()
+            for split, count in overlaps(data, task, EXAMPLES_CHECKED).items()
             if count
         ]
     return "; ".join(dict.fromkeys(filter(None, parts)))
@@ -178,7 +178,7 @@ def _oddities(report: Any) -> Iterator[str]:
             yield f"{what}: {count}"
 
 
-def _described_columns(data: Any) -> Iterator[str]:
+def _column_descriptions(data: Any) -> Iterator[str]:
     """Describe the columns of tables that have no report of their own."""
     if isinstance(data, MixtureData):
         for part in data.parts.values():
@@ -189,10 +189,11 @@ def _described_columns(data: Any) -> Iterator[str]:
         texts = TextFiles(find_files([*train, *valid]), columns=data.columns)
         yield from texts.describe()
     elif isinstance(data, ImagesData):
-        yield from _described_images(data.folder or data.file or "", data.columns)
+        yield from _image_column_descriptions(data.folder or data.file or "", data.columns)
 
 
-def _described_images(table: str, columns: Columns) -> Iterator[str]:
+def _image_column_descriptions(table: str, columns: Columns) -> Iterator[str]:
+    """Describe the columns of a table of images, if they were found out."""
     if not tables.is_table(table) or not Path(table).exists():
         return  # the error for a missing file comes when images are read
     for part in arrow.splits_in(table).values() or [table]:

@@ -48,9 +48,9 @@ class ReadsTables:
     @property
     def columns(self) -> Columns:
         """The columns that are named, and `header`."""
-        named = {key: getattr(self, key) for key in self.COLUMNS}
-        given = {key: column for key, column in named.items() if column is not None}
-        return Columns(given, getattr(self, "header", None))
+        column_by_key = {key: getattr(self, key) for key in self.COLUMNS}
+        named_columns = {key: column for key, column in column_by_key.items() if column is not None}
+        return Columns(named_columns, getattr(self, "header", None))
 
 
 MOST_PAIRS = 10_000_000
@@ -145,7 +145,8 @@ class TextData(Config, ReadsTables):
 
     @field_validator("files", "valid", mode="before")
     @classmethod
-    def _one_or_several(cls, value: object) -> object:
+    def _as_tuple(cls, value: object) -> object:
+        """Accept a single name in place of a list of names."""
         return (value,) if isinstance(value, str) else value
 
 
@@ -289,7 +290,8 @@ class ImagesData(ImageData, ReadsTables):
     seed: int = 0
 
     @model_validator(mode="after")
-    def _one_source(self) -> ImagesData:
+    def _check_one_source(self) -> ImagesData:
+        """Check that either a folder or a file is named."""
         if (self.folder is None) == (self.file is None):
             raise ValueError("kind: images needs folder: FOLDER or file: FILE, one of them")
         return self
@@ -343,7 +345,8 @@ class PartData(Config, ReadsTables):
     """The share of its training pairs whose source is in lower case; the target stays as it is."""
 
     @model_validator(mode="after")
-    def _files_or_generated(self) -> PartData:
+    def _check_files_of_kind(self) -> PartData:
+        """Check that files are named if, and only if, the part is read from files."""
         if self.kind == "files" and self.train is None:
             raise ValueError("a part of kind: files needs train: FILE")
         if self.kind != "files" and (self.train or self.valid or self.test):

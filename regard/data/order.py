@@ -134,7 +134,7 @@ def training_batches(
     Returns:
         The indices of the examples of each batch.
     """
-    sizes = _integers(lengths)
+    sizes = _as_integers(lengths)
     random = generator(seed, epoch)
     order = shuffled(random, len(sizes))
     pool = max(1, int(POOL_BATCHES * budget / max(1.0, float(sizes.mean())))) if len(sizes) else 1
@@ -146,7 +146,7 @@ def training_batches(
         # The sorting is stable: examples of equal length stay shuffled.
         by_length = np.argsort(sizes[examples].astype(np.int64) * direction, kind="stable")
         order[start : start + pool] = examples[by_length]
-    ends = _cut(order, sizes, budget)
+    ends = _cut_batches(order, sizes, budget)
     if len(ends) > 1 and ends[-1] - ends[-2] < least:
         ends = np.delete(ends, -2)
     return Batches(order, ends, random.permutation(len(ends)))
@@ -154,9 +154,9 @@ def training_batches(
 
 def evaluation_batches(lengths: Lengths, budget: int) -> Batches:
     """Compute the batches of an evaluation: from short to long, each example once."""
-    sizes = _integers(lengths)
+    sizes = _as_integers(lengths)
     order = np.argsort(sizes, kind="stable")
-    ends = _cut(order, sizes, budget)
+    ends = _cut_batches(order, sizes, budget)
     return Batches(order, ends, np.arange(len(ends)))
 
 
@@ -183,13 +183,13 @@ def equal_length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]
     return batches
 
 
-def _integers(lengths: Lengths) -> NDArray[Any]:
+def _as_integers(lengths: Lengths) -> NDArray[Any]:
     """Return lengths as an array; one of whole numbers is not copied."""
     sizes = np.asarray(lengths)
     return sizes if np.issubdtype(sizes.dtype, np.integer) else sizes.astype(np.int64)
 
 
-def _cut(order: NDArray[Any], sizes: NDArray[Any], budget: int) -> NDArray[np.int64]:
+def _cut_batches(order: NDArray[Any], sizes: NDArray[Any], budget: int) -> NDArray[np.int64]:
     """Cut examples, in the given order, into the longest batches within the budget.
 
     Returns:
@@ -198,14 +198,14 @@ def _cut(order: NDArray[Any], sizes: NDArray[Any], budget: int) -> NDArray[np.in
     ends, start, block = array("q"), 0, BLOCK
     while start < len(order):
         filled = np.cumsum(sizes[order[start : start + block]], dtype=np.int64)
-        whole = start + len(filled) == len(order)
-        stop = before = 0
+        is_last_block = start + len(filled) == len(order)
+        stop = tokens_before = 0
         while stop < len(filled):
-            end = int(np.searchsorted(filled, before + budget, side="right"))
+            end = int(np.searchsorted(filled, tokens_before + budget, side="right"))
             end = max(end, stop + 1)  # an example longer than the budget has its own batch
-            if end == len(filled) and not whole:
+            if end == len(filled) and not is_last_block:
                 break  # the batch may go on after this block
             ends.append(start + end)
-            stop, before = end, int(filled[end - 1])
+            stop, tokens_before = end, int(filled[end - 1])
         start, block = start + stop, block if stop else 2 * block
     return np.array(ends, dtype=np.int64)

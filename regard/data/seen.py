@@ -71,6 +71,7 @@ def keys_of_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[Keys]:
 
 
 def _digest_of(*texts: str) -> bytes:
+    """Hash texts, one to a line, to 16 bytes."""
     data = "\n".join(texts).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=16).digest()
 
@@ -121,10 +122,10 @@ class Seen:
         capacity = 8 * (LARGEST - _HEADER) // BITS
         size = min(count, capacity if most is None else min(most, capacity))
         share = size / count if count else 1.0
-        seen = cls(unit, Bloom.empty(size * keys_each, BITS // keys_each), share, window)
+        training_set = cls(unit, Bloom.empty(size * keys_each, BITS // keys_each), share, window)
         for keys in examples:
-            seen.keys.add(seen.sampled(keys).reshape(-1, 2))
-        return seen
+            training_set.keys.add(training_set.sampled(keys).reshape(-1, 2))
+        return training_set
 
     def sampled(self, keys: Keys) -> Keys:
         """The examples that belong to the sample; the first key of each decides."""
@@ -144,8 +145,8 @@ class Seen:
             sampled = self.sampled(keys)
             count, checked = count + len(keys), checked + len(sampled)
             inside = self.keys.holds(sampled.reshape(-1, 2)).reshape(sampled.shape[:2])
-            more = np.logical_and.accumulate(inside, axis=1).sum(axis=0).tolist()
-            hits = [a + b for a, b in zip(hits or [0] * len(more), more, strict=True)]
+            new_hits = np.logical_and.accumulate(inside, axis=1).sum(axis=0).tolist()
+            hits = [a + b for a, b in zip(hits or [0] * len(new_hits), new_hits, strict=True)]
         return Overlap(self.unit, count, checked, tuple(hits), self.keys.false_share, self.window)
 
     def to_bytes(self) -> bytes:
@@ -214,18 +215,18 @@ class Overlap:
         A key is looked up by chance with probability p if the keys before it were found, so that of
         n such examples p · n are expected. Fewer than three standard deviations more are none.
         """
-        asked, p = (self.checked, *self.hits)[level], self.false_share
-        by_chance = p * asked
+        looked_up, p = (self.checked, *self.hits)[level], self.false_share
+        by_chance = p * looked_up
         if self.hits[level] <= by_chance + 3 * math.sqrt(by_chance * (1 - p)):
             return 0
-        right = (self.hits[level] - by_chance) / (1 - p)
-        return round(self.examples * right / self.checked)
+        true_hits = (self.hits[level] - by_chance) / (1 - p)
+        return round(self.examples * true_hits / self.checked)
 
     def to_json(self) -> dict[str, Any]:
         """The estimate as JSON values."""
-        more = {"tokens": self.window} if self.window else {}
-        alone = {"sources_alone": self.sources_alone} if len(self.hits) > 1 else {}
-        return {"about": self.in_training, "of": self.examples, "unit": self.unit} | alone | more
+        tokens = {"tokens": self.window} if self.window else {}
+        source = {"sources_alone": self.sources_alone} if len(self.hits) > 1 else {}
+        return {"about": self.in_training, "of": self.examples, "unit": self.unit} | source | tokens
 
     def warning(self, *, held_out: bool = False) -> str | None:
         """What to tell about the overlap; None if there is none.
@@ -240,14 +241,14 @@ class Overlap:
             'about 120 of 1,000 pairs were in the training data of this model'
         """
         count, alone = self.in_training, 0 if held_out else self.sources_alone
-        there = "in the training data of this model"
+        in_training = "in the training data of this model"
         if self.window and held_out and count < REPEATED * self.examples:
             return None
         if not count:
             of = f"about {alone:,} of {self.examples:,} {self.unit}"
-            return f"the source of {of} was {there}" if alone else None
+            return f"the source of {of} was {in_training}" if alone else None
         if self.window:
             share = f"{max(0.001, count / self.examples):.1%} of the text"
-            return f"about {share} was {there}, in passages of {self.window} tokens"
-        more = f", and the source of {alone:,} more" if alone else ""
-        return f"about {count:,} of {self.examples:,} {self.unit} were {there}{more}"
+            return f"about {share} was {in_training}, in passages of {self.window} tokens"
+        sources_too = f", and the source of {alone:,} more" if alone else ""
+        return f"about {count:,} of {self.examples:,} {self.unit} were {in_training}{sources_too}"

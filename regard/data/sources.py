@@ -51,21 +51,21 @@ def load_splits(config: DataConfig) -> Loaded:
         InputError: If a file cannot be used, or the kind of data does not give pairs.
     """
     if isinstance(config, FileData):
-        return _read(config)
+        return _read_files(config)
     if isinstance(config, MixtureData):
-        return _mixed(config)
+        return _load_mixture(config)
     if not isinstance(config, GrammarData | ToyData):
         raise InputError("data.kind", got=config.kind, expected="pairs: files, grammar or a toy")
-    return _generated(config)
+    return _generate_splits(config)
 
 
 def pairs_of(config: DataConfig, split: str) -> Sequence[Pair]:
     """Return one split of a recipe's pairs: `train`, `valid`, or the name of a test split."""
     splits = load_splits(config).splits
-    known = {"train": splits.train, "valid": splits.valid, **splits.tests}
-    if split not in known:
-        raise InputError("--split", got=split, expected=f"one of {', '.join(known)}")
-    return known[split]
+    pairs_by_split = {"train": splits.train, "valid": splits.valid, **splits.tests}
+    if split not in pairs_by_split:
+        raise InputError("--split", got=split, expected=f"one of {', '.join(pairs_by_split)}")
+    return pairs_by_split[split]
 
 
 def few_pairs(config: DataConfig, count: int) -> Sequence[Pair]:
@@ -75,18 +75,18 @@ def few_pairs(config: DataConfig, count: int) -> Sequence[Pair]:
             config.model_copy(update={"pairs": count, "held_out": count})
         ).splits.train
     if isinstance(config, FileData):
-        return _first(config, config.max_words, count)
+        return _first_pairs(config, config.max_words, count)
     if isinstance(config, MixtureData):
         part = next(iter(config.parts.values()))
         if part.kind in GENERATORS:
             first: Sequence[Pair] = GENERATORS[part.kind](count, count, config.seed).train
         else:
-            first = _first(part, config.max_words, count)
+            first = _first_pairs(part, config.max_words, count)
         return [Pair(part.prefix + pair.source, pair.target) for pair in first]
     return ()
 
 
-def _first(data: FileData | PartData, max_words: int, count: int) -> Sequence[Pair]:
+def _first_pairs(data: FileData | PartData, max_words: int, count: int) -> Sequence[Pair]:
     """Return the usable pairs among the first `count` lines of training files."""
     files = files_of_splits(data)["train"]
     rows = islice(read_pairs(files, max_words, data.columns), count)
@@ -94,25 +94,26 @@ def _first(data: FileData | PartData, max_words: int, count: int) -> Sequence[Pa
 
 
 GENERATORS: dict[str, Callable[..., Splits]] = {
-    "grammar": lambda *given: imported("regard.data.synthetic.grammar.corpus.splits")(*given),
-    "pronouns": lambda *given: imported("regard.data.synthetic.jobs.pronouns.splits")(*given),
-    "summaries": lambda *given: imported("regard.data.synthetic.jobs.summaries.splits")(*given),
-    "questions": lambda *given: imported("regard.data.synthetic.jobs.questions.splits")(*given),
+    "grammar": lambda *counts: imported("regard.data.synthetic.grammar.corpus.splits")(*counts),
+    "pronouns": lambda *counts: imported("regard.data.synthetic.jobs.pronouns.splits")(*counts),
+    "summaries": lambda *counts: imported("regard.data.synthetic.jobs.summaries.splits")(*counts),
+    "questions": lambda *counts: imported("regard.data.synthetic.jobs.questions.splits")(*counts),
 }
 """By `data.kind`: (training pairs, held-out pairs, seed) -> splits. A generator is imported when it
 is called: using a trained model does not need the grammar."""
 
 
-def _generated(config: GrammarData | ToyData) -> Loaded:
+def _generate_splits(config: GrammarData | ToyData) -> Loaded:
+    """Generate the pairs of a grammar or a toy task, with their digest."""
     if isinstance(config, GrammarData):
         settings = config.pairs, config.held_out, config.seed, config.longest
         splits = GENERATORS["grammar"](*settings)
     else:
         splits = toy_splits(**config.model_dump())
     # Runs from before `longest` was a setting of the grammar have a digest without it.
-    usual = isinstance(config, GrammarData) and config.longest == LONGEST
-    described = config.model_dump_json(exclude={"longest"} if usual else None)
-    return Loaded(splits, {}, {config.kind: _digest(splits.train, described)})
+    has_default_longest = isinstance(config, GrammarData) and config.longest == LONGEST
+    description = config.model_dump_json(exclude={"longest"} if has_default_longest else None)
+    return Loaded(splits, {}, {config.kind: _digest(splits.train, description)})
 
 
 def _digest(pairs: Sequence[Pair], settings: str) -> str:
@@ -123,7 +124,8 @@ def _digest(pairs: Sequence[Pair], settings: str) -> str:
     return digest.hexdigest()
 
 
-def _read(config: FileData) -> Loaded:
+def _read_files(config: FileData) -> Loaded:
+    """Read the files of each split; a split without a file is held out from training."""
     source = Source(
         type=Pair,
         noun="pair",
@@ -141,19 +143,19 @@ def _read(config: FileData) -> Loaded:
             # Each split has its own seed, so that the validation split does not depend on
             # whether a test split is held out.
             seed = config.seed + i * 2**32
-            parts["train"], aside = hold_out(parts["train"], count, seed, "pair", by_group=True)
-            splits[name] = tuple(dict.fromkeys(aside))
+            parts["train"], held_out = hold_out(parts["train"], count, seed, "pair", by_group=True)
+            splits[name] = tuple(dict.fromkeys(held_out))
     tests = {"test": splits["test"]} if "test" in splits else {}
     return Loaded(Splits(parts["train"].as_sequence(), splits["valid"], tests), skipped, checksums)
 
 
-def _mixed(config: MixtureData) -> Loaded:
+def _load_mixture(config: MixtureData) -> Loaded:
     """Load all parts of a mixture: the part's prefix before each source, its name as a tag."""
     skipped: Counter[str] = Counter()
     checksums: dict[str, str] = {}
     tests: dict[str, Sequence[Pair]] = {}
     valid: list[Pair] = []
-    parts = {name: _part(part, config) for name, part in config.parts.items()}
+    parts = {name: _load_part(part, config) for name, part in config.parts.items()}
     for name, loaded in parts.items():
         prefixed = partial(_with_prefix, prefix=config.parts[name].prefix, name=name)
         valid += prefixed(loaded.splits.valid)
@@ -161,52 +163,52 @@ def _mixed(config: MixtureData) -> Loaded:
             tests[name if test == "test" else f"{name}_{test}"] = tuple(prefixed(pairs))
         skipped.update(loaded.skipped)
         checksums |= loaded.checksums
-    aside: set[str] = set()
+    held_out_sources: set[str] = set()
     if config.group == "source":  # two parts may have the same source
         sources = {pair.source for pairs in (valid, *tests.values()) for pair in pairs}
-        aside = set(map(_same_source, sources))
+        held_out_sources = set(map(_source_key, sources))
     reading = Reading(
         type=Pair,
         key=GROUP_KEYS["pair"],
         name="data.parts",
         noun="pair",
         depends_on=lambda: {"mixture": config.model_dump(mode="json"), "checksums": checksums},
-        size=sum(_size(loaded.splits.train) for loaded in parts.values()),
+        size=sum(_size_in_file(loaded.splits.train) for loaded in parts.values()),
     )
-    train, _ = collect(partial(_trained_on, parts, config.parts, aside), reading)
+    train, _ = collect(partial(_training_pairs, parts, config.parts, held_out_sources), reading)
     return Loaded(Splits(train.as_sequence(), tuple(valid), tests), dict(skipped), checksums)
 
 
-def _size(pairs: Sequence[Pair]) -> int:
+def _size_in_file(pairs: Sequence[Pair]) -> int:
     """Return about how many bytes pairs take in a file; 0 if they are in memory."""
     return pairs.size if isinstance(pairs, Examples) else 0
 
 
-def _trained_on(
-    loaded: Mapping[str, Loaded], parts: Mapping[str, PartData], aside: Collection[str]
+def _training_pairs(
+    loaded: Mapping[str, Loaded], parts: Mapping[str, PartData], held_out_sources: Collection[str]
 ) -> Iterator[Pair]:
     """Yield the training pairs of all parts of a mixture, without the sources held out."""
     for name, part in parts.items():
         typed = (_as_typed(pair, part) for pair in loaded[name].splits.train)
         for pair in _with_prefix(typed, part.prefix, name):
-            if not aside or _same_source(pair.source) not in aside:
+            if not held_out_sources or _source_key(pair.source) not in held_out_sources:
                 yield pair
 
 
-DESCRIBED = {"kind", "train", "pairs", "valid", "test", "prefix", "weight", "unpunctuated"}
+DIGEST_KEYS = {"kind", "train", "pairs", "valid", "test", "prefix", "weight", "unpunctuated"}
 """The keys of a generated part that are in its digest. Later keys stay out, so that older runs can
 be resumed; a resumed run compares all keys of its recipe anyway."""
 
 
-def _part(part: PartData, config: MixtureData) -> Loaded:
+def _load_part(part: PartData, config: MixtureData) -> Loaded:
     """Load the pairs of one part, without its prefix."""
     if part.kind != "files":
         splits = GENERATORS[part.kind](part.pairs, config.held_out, config.seed)
-        described = part.model_dump_json(include=DESCRIBED)
-        return Loaded(splits, {}, {part.kind: _digest(splits.train, described)})
+        description = part.model_dump_json(include=DIGEST_KEYS)
+        return Loaded(splits, {}, {part.kind: _digest(splits.train, description)})
     shared = config.model_dump(exclude={"kind", "parts"})
     files = part.model_dump(include={"train", "valid", "test", *PartData.COLUMNS, "header"})
-    return _read(FileData(**files, **shared))
+    return _read_files(FileData(**files, **shared))
 
 
 def _with_prefix(pairs: Iterable[Pair], prefix: str, name: str) -> Iterator[Pair]:
@@ -229,13 +231,13 @@ def _as_typed(pair: Pair, part: PartData) -> Pair:
     return pair
 
 
-def _same_source(source: str) -> str:
+def _source_key(source: str) -> str:
     """Return a source without case, spaces and punctuation; unchanged if nothing would be left."""
     return re.sub(r"[\W_]+", "", source.casefold()) or source
 
 
 GROUP_KEYS: dict[str, Callable[[Pair], Hashable]] = {
     "pair": lambda pair: (pair.source, pair.target),
-    "source": lambda pair: _same_source(pair.source),
+    "source": lambda pair: _source_key(pair.source),
 }
 """By `data.group`: a key that is equal for pairs that must stay in one split."""

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from regard.data.batch import Batch, Cursor, epochs
 from regard.data.config import ALL_FOUND, Columns, ImageData
-from regard.data.images.augment import augmented
-from regard.data.images.changes import changed_batch
+from regard.data.images.augment import augment
+from regard.data.images.changes import change_batch
 from regard.data.images.labelled_images import ImageSplits, LabelledImages, statistics
-from regard.data.images.sources import in_order, load_images, read_images
+from regard.data.images.sources import load_images, read_images, sort_classes
 from regard.data.order import equal_length_batches, training_batches
 from regard.data.seen import Seen
 from regard.data.synthetic.digits import SIDE
@@ -157,7 +157,7 @@ class ClassifyImages(LabelledTask[Any]):
                 mean, std = statistics(splits.train.values)
                 reader = reader.model_copy(update={"mean": mean, "std": std})
             processor = Processor(reader)
-        classes = model.classes or getattr(data, "names", ()) or in_order(splits.train.labels)
+        classes = model.classes or getattr(data, "names", ()) or sort_classes(splits.train.labels)
         completed = model.model_copy(update={"classes": classes})
         _check_batches(completed, train.batch_tokens, len(splits.train))
         options = ImageOptions(
@@ -183,11 +183,11 @@ class ClassifyImages(LabelledTask[Any]):
 
         def drawn_again(pixels: Any, index: Sequence[int], epoch: int) -> Any:
             digits = torch.from_numpy(pixels)
-            return augmented(digits, index, options.seed, epoch, options.augment).numpy()
+            return augment(digits, index, options.seed, epoch, options.augment).numpy()
 
         def make(index: list[int], epoch: int) -> Batch[Dense]:
             first = drawn_again if options.augment else None
-            changed = changed_batch(
+            changed = change_batch(
                 train.values, index, options.data, options.seed, epoch, self.reader.mean, first
             )
             source = Dense(self.reader.normalised(torch.from_numpy(changed.pixels)))

@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.text.records import BOM, UNPACKING, damaged, unreadable
+from regard.data.text.records import BOM, UNPACKING, damage_error, reading_error
 from regard.errors import InputError
 from regard.runtime.device import check_memory
 from regard.runtime.files import open_regular
@@ -39,7 +39,7 @@ MOST_SPACES = 16
 CHUNK = 2**13
 """The number of rows that are stacked into one array at once."""
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
-KNOWN = "word2vec text or binary, GloVe text, fastText .vec (each plain or .gz), or .npz"
+KNOWN_FORMATS = "word2vec text or binary, GloVe text, fastText .vec (each plain or .gz), or .npz"
 
 _logger = logging.getLogger(__name__)
 
@@ -67,9 +67,9 @@ def read_file(file_name: str | os.PathLike[str]) -> WordVectors:
                     return _Reader(path, packed).read()
             return _Reader(path, file).read()
     except FileNotFoundError:
-        raise InputError(str(path), got="no such file", expected=KNOWN) from None
+        raise InputError(str(path), got="no such file", expected=KNOWN_FORMATS) from None
     except OSError as error:
-        raise unreadable(str(path), error) from None
+        raise reading_error(str(path), error) from None
 
 
 class _Reader:
@@ -86,35 +86,38 @@ class _Reader:
         self.rows = _Rows(path)
 
     def read(self) -> WordVectors:
+        """Read all rows; raise a clear error if the file is a damaged `.gz`."""
         try:
-            return self._read()
+            return self._read_stream()
         except (*UNPACKING, zlib.error) as error:
-            raise damaged(str(self.path), self.line, error) from None
+            raise damage_error(str(self.path), self.line, error) from None
 
-    def _read(self) -> WordVectors:
+    def _read_stream(self) -> WordVectors:
+        """Find the format by the first two lines, and read all rows."""
         first = self._next_line().removeprefix(BOM)
         if not first:
-            raise InputError(str(self.path), got="an empty file", expected=KNOWN)
-        header = self._header(first)
+            raise InputError(str(self.path), got="an empty file", expected=KNOWN_FORMATS)
+        header = self._parse_header(first)
         if header is None:
-            return self._text(first, self._numbers_of(first), None)
+            return self._read_text(first, self._count_numbers(first), None)
         second = self.stream.readline(LONGEST_LINE)
         if self._is_text(second, header.dim):
             self.line += 1
-            return self._text(second, header.dim, header)
-        return self._binary(second, header)
+            return self._read_text(second, header.dim, header)
+        return self._read_binary(second, header)
 
     def _next_line(self) -> bytes:
+        """Read a line and count it."""
         line = self.stream.readline(LONGEST_LINE + 1)
         self.line += bool(line)
         if len(line) > LONGEST_LINE:
             raise InputError(
                 f"{self.path}:{self.line}", got=f"a line of more than {LONGEST_LINE:,} bytes",
-                expected=KNOWN,
+                expected=KNOWN_FORMATS,
             )  # fmt: skip
         return line
 
-    def _header(self, line: bytes) -> _Header | None:
+    def _parse_header(self, line: bytes) -> _Header | None:
         """The number of words and the dimension of a header line; None if it is not a header.
 
         The header only serves for checks: memory is allocated row by row, so that a truncated
@@ -133,7 +136,7 @@ class _Reader:
         check_memory(str(self.path), words * dim * 8)
         return _Header(words, dim)
 
-    def _numbers_of(self, line: bytes) -> int:
+    def _count_numbers(self, line: bytes) -> int:
         """The dimension: how many numbers follow the word on the first line, without a header."""
         fields = _fields(line)
         if len(fields) >= 2 and all(_is_number(field) for field in fields[1:]):
@@ -141,16 +144,16 @@ class _Reader:
                 got = f"{len(fields) - 1:,} numbers"
                 raise InputError(f"{self.path}:1", got=got, expected=f"at most {MOST_NUMBERS:,}")
             return len(fields) - 1
-        raise InputError(f"{self.path}:1", got=_shown(line), expected=KNOWN)
+        raise InputError(f"{self.path}:1", got=_line_start(line), expected=KNOWN_FORMATS)
 
     def _is_text(self, line: bytes, dim: int) -> bool:
         """Whether the line after the header is text, not binary: numbers, or printable UTF-8."""
         fields = _fields(line)
         if len(fields) > dim and all(_is_number(field) for field in fields[-dim:]):
             return True
-        return all(byte >= 32 or byte in b"\t\r\n" for byte in line) and _decodes(line)
+        return all(byte >= 32 or byte in b"\t\r\n" for byte in line) and _is_utf8(line)
 
-    def _text(self, line: bytes, dim: int, header: _Header | None) -> WordVectors:
+    def _read_text(self, line: bytes, dim: int, header: _Header | None) -> WordVectors:
         """Read all rows of a text format: a word and its numbers on each line, from `line` on."""
         ended = True
         while line:
@@ -158,14 +161,14 @@ class _Reader:
                 break
             ended = line.endswith(b"\n")
             if line.strip():
-                self._row(line, dim, header)
+                self._add_row(line, dim, header)
             elif self._only_blank_lines_follow():
                 break
             else:
                 raise InputError(f"{self.path}:{self.line}", got="an empty line", expected="a row")
             line = self._next_line()
         if header is not None and len(self.rows.words) < header.words:
-            raise self._cut(f"{len(self.rows.words):,} words", header)
+            raise self._truncation_error(f"{len(self.rows.words):,} words", header)
         if not ended:
             _logger.warning(
                 "%s:%d: the last line has no line end; it may be truncated", self.path, self.line
@@ -175,7 +178,8 @@ class _Reader:
     def _only_blank_lines_follow(self) -> bool:
         return not any(line.strip() for line in iter(lambda: self.stream.readline(2**16), b""))
 
-    def _row(self, line: bytes, dim: int, header: _Header | None) -> None:
+    def _add_row(self, line: bytes, dim: int, header: _Header | None) -> None:
+        """Parse a line, the word and its `dim` numbers, and add it to the rows."""
         what = f"{self.path}:{self.line}"
         if header is not None and len(self.rows.words) == header.words:
             expected = f"the end: the header says {header.words:,} words"
@@ -189,35 +193,35 @@ class _Reader:
         if not 0 <= spaces <= min(MOST_SPACES, dim - 1) or not values:
             count = sum(map(_is_number, fields[1:]))
             raise InputError(
-                what, got=f"a word and {count} numbers" if count else _shown(line),
+                what, got=f"a word and {count} numbers" if count else _line_start(line),
                 expected=f"a word and {dim} numbers",
                 fix="the line is truncated or damaged; download the file again",
             )  # fmt: skip
         self.rows.add(b" ".join(fields[:-dim]), values, what)
 
-    def _binary(self, begun: bytes, header: _Header) -> WordVectors:
+    def _read_binary(self, first_bytes: bytes, header: _Header) -> WordVectors:
         """Read all rows of the binary format: a word, a space, and little-endian float32 numbers.
 
         Args:
-            begun: The bytes after the header that were read already.
+            first_bytes: The bytes after the header that were read already.
             header: The number of words and the dimension.
         """
-        buffer, at, width = begun, 0, 4 * header.dim
+        buffer, at, width = first_bytes, 0, 4 * header.dim
         for number in range(1, header.words + 1):
             what = f"{self.path}: word {number:,} of {header.words:,}"
             while (space := buffer.find(b" ", at)) < 0 or len(buffer) < space + 1 + width:
                 if max(space, len(buffer) if space < 0 else 0) - at > LONGEST_WORD:
                     got = f"no space in {LONGEST_WORD:,} bytes"
                     raise InputError(what, got=got, expected="a word, a space, numbers")
-                more = self.stream.read(2**20)
-                if not more:
+                next_bytes = self.stream.read(2**20)
+                if not next_bytes:
                     raise InputError(
                         what,
                         got="the end of the file",
                         expected=f"a word and {header.dim} numbers of 4 bytes",
                         fix="the file is truncated; download it again",
                     )
-                buffer, at = buffer[at:] + more, 0
+                buffer, at = buffer[at:] + next_bytes, 0
             word = buffer[at:space].lstrip(b"\n")  # word2vec.c ends a row with it, gensim does not
             self.rows.add(word, np.frombuffer(buffer, "<f4", header.dim, space + 1), what)
             at = space + 1 + width
@@ -226,7 +230,8 @@ class _Reader:
             raise InputError(str(self.path), got=got, expected="the end of the file")
         return self.rows.done()
 
-    def _cut(self, got: str, header: _Header) -> InputError:
+    def _truncation_error(self, got: str, header: _Header) -> InputError:
+        """Return the error for a file with fewer rows than its header says."""
         return InputError(
             f"{self.path}:{self.line + 1}",
             got=f"the end of the file after {got}",
@@ -274,16 +279,17 @@ class _Rows:
         with np.errstate(over="ignore", invalid="ignore"):
             row = np.array(numbers, np.float32)
         if not np.isfinite(row).all():
-            bad = row[~np.isfinite(row)][0]
+            bad_value = row[~np.isfinite(row)][0]
             raise InputError(
-                what, got=f"{bad} in the vector of {text!r}", expected="finite numbers"
+                what, got=f"{bad_value} in the vector of {text!r}", expected="finite numbers"
             )
         self.words[text] = None
         self._chunk.append(row)
         if len(self._chunk) == CHUNK:
-            self._put_aside()
+            self._stack_chunk()
 
-    def _put_aside(self) -> None:
+    def _stack_chunk(self) -> None:
+        """Stack the collected rows into one array, which needs less memory."""
         self._chunks.append(np.stack(self._chunk))
         self._chunk = []
         check_memory(str(self.path), sum(chunk.nbytes for chunk in self._chunks) * 3)
@@ -291,7 +297,7 @@ class _Rows:
     def done(self) -> WordVectors:
         """The word vectors of all rows."""
         if self._chunk:
-            self._put_aside()
+            self._stack_chunk()
         return WordVectors(list(self.words), np.concatenate(self._chunks), self.path.name)
 
 
@@ -308,7 +314,7 @@ def _is_number(field: bytes) -> bool:
     return True
 
 
-def _decodes(line: bytes) -> bool:
+def _is_utf8(line: bytes) -> bool:
     try:
         line.decode()
     except UnicodeDecodeError:
@@ -316,7 +322,8 @@ def _decodes(line: bytes) -> bool:
     return True
 
 
-def _shown(line: bytes) -> str:
+def _line_start(line: bytes) -> str:
+    """Quote the beginning of a line, for error messages."""
     text = line[:40].decode("utf-8", "replace").strip()
     return f"a line that begins with {text!r}"
 
@@ -333,7 +340,7 @@ def _read_npz(path: Path, file: BufferedReader) -> WordVectors:
     if not finite.all():
         row = int(np.flatnonzero(~finite)[0]) + 1
         raise InputError(f"{path}: row {row:,}", got="nan or inf", expected="finite numbers")
-    return WordVectors([str(word) for word in _texts(path, words)], vectors, path.name)
+    return WordVectors([str(word) for word in _decode_words(path, words)], vectors, path.name)
 
 
 def _check_shapes(path: Path, words: PackedArray, vectors: PackedArray) -> None:
@@ -352,7 +359,8 @@ def _check_shapes(path: Path, words: PackedArray, vectors: PackedArray) -> None:
         raise InputError(str(path), got=got, expected=f"at most {MOST_NUMBERS:,}")
 
 
-def _texts(path: Path, words: npt.NDArray[Any]) -> Iterator[str]:
+def _decode_words(path: Path, words: npt.NDArray[Any]) -> Iterator[str]:
+    """Yield words as texts, each checked: encodable as UTF-8 and not empty."""
     for number, word in enumerate(words.tolist(), 1):
         try:
             text = word.decode() if isinstance(word, bytes) else word

@@ -49,15 +49,15 @@ def pca(rows: npt.ArrayLike) -> tuple[Points, float]:
     """The coordinates (rows, 2) on the first two principal components, and their variance share."""
     table = np.asarray(rows, np.float64)
     centred = table - table.mean(0)
-    left, scale, right = np.linalg.svd(centred, full_matrices=False)
-    points = (left * scale)[:, :2]
+    left_vectors, scale, axes = np.linalg.svd(centred, full_matrices=False)
+    points = (left_vectors * scale)[:, :2]
     # The sign of a component is arbitrary: make its largest entry positive.
-    signs = np.sign(right[:2][np.arange(len(right[:2])), np.abs(right[:2]).argmax(1)])
+    signs = np.sign(axes[:2][np.arange(len(axes[:2])), np.abs(axes[:2]).argmax(1)])
     points = points * np.where(signs == 0, 1, signs)
     if points.shape[1] < 2:
         points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
-    whole = float((scale**2).sum())
-    return points, float((scale[:2] ** 2).sum() / whole) if whole else 1.0
+    total_variance = float((scale**2).sum())
+    return points, float((scale[:2] ** 2).sum() / total_variance) if total_variance else 1.0
 
 
 def tsne(rows: npt.ArrayLike, perplexity: float, seed: int = 0, steps: int = STEPS) -> Points:
@@ -73,17 +73,17 @@ def tsne(rows: npt.ArrayLike, perplexity: float, seed: int = 0, steps: int = STE
         Points (items, 2).
     """
     table = np.asarray(rows, np.float64)
-    wanted = _affinities(_distances(table), perplexity)
+    target_affinities = _affinities(_distances(table), perplexity)
     start, _ = pca(table)
     noise = np.random.default_rng(seed).normal(size=start.shape)
     points = 1e-2 * start / max(float(start.std()), 1e-12) + 1e-4 * noise
     rate = max(len(table) / EXAGGERATION / 4, 50.0)
     velocity, gains = np.zeros_like(points), np.ones_like(points)
     for step in range(steps):
-        near = 1 / (1 + _distances(points))  # Student's t with one degree of freedom
-        np.fill_diagonal(near, 0)
+        kernel = 1 / (1 + _distances(points))  # Student's t with one degree of freedom
+        np.fill_diagonal(kernel, 0)
         factor = EXAGGERATION if step < EXAGGERATED else 1.0
-        pull = (factor * wanted - near / near.sum()) * near
+        pull = (factor * target_affinities - kernel / kernel.sum()) * kernel
         gradient = 4 * (pull.sum(1, keepdims=True) * points - pull @ points)
         gains = np.where(np.sign(gradient) == np.sign(velocity), gains * 0.8, gains + 0.2)
         gains = gains.clip(min=0.01)
@@ -105,10 +105,10 @@ def _affinities(distances: Points, perplexity: float) -> Points:
     count = len(distances)
     low, high = np.zeros(count), np.full(count, np.inf)
     precision = np.ones(count)
-    apart = distances + np.where(np.eye(count, dtype=bool), np.inf, 0)
-    apart = apart - apart.min(1, keepdims=True)
+    relative_distances = distances + np.where(np.eye(count, dtype=bool), np.inf, 0)
+    relative_distances = relative_distances - relative_distances.min(1, keepdims=True)
     for _ in range(60):
-        weights = np.exp(-apart * precision[:, None])
+        weights = np.exp(-relative_distances * precision[:, None])
         shares = weights / weights.sum(1, keepdims=True)
         entropy = -(shares * np.log(shares.clip(min=1e-300))).sum(1)
         wide = entropy > np.log(perplexity)

@@ -29,7 +29,8 @@ class SentencesData(Config, ReadsTables):
 
     @field_validator("files", mode="before")
     @classmethod
-    def _one_or_several(cls, value: object) -> object:
+    def _as_tuple(cls, value: object) -> object:
+        """Accept a single name in place of a list of names."""
         return (value,) if isinstance(value, str) else value
 
 

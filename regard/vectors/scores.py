@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.text.records import Problem, numbered
+from regard.data.text.records import Problem, numbered_lines
 from regard.errors import InputError
 from regard.vectors.questions import own_questions
 from regard.vectors.table import WordVectors
@@ -23,7 +23,7 @@ from regard.vectors.table import WordVectors
 AT_ONCE = 2**26
 """The largest number of cosines held in memory at once."""
 LONGEST_LINE = 2**16
-OWN = "own questions"
+OWN_QUESTIONS = "own questions"
 """The name of the questions that come with Regard."""
 
 Question = tuple[str, str, str, str]
@@ -76,8 +76,8 @@ class VectorScores:
         """One object per file."""
         rows: list[dict[str, Any]] = []
         for file, sections in self.analogies.items():
-            whole = {name: answered.to_json() for name, answered in sections.items()}
-            rows.append({"analogies": file, **total(sections).to_json(), "sections": whole})
+            results = {name: answered.to_json() for name, answered in sections.items()}
+            rows.append({"analogies": file, **total(sections).to_json(), "sections": results})
         for file, ranked in self.similarities.items():
             rows.append({"similarity": file, **asdict(ranked)})
         return rows
@@ -86,9 +86,9 @@ class VectorScores:
         """The results as a text table."""
         lines = []
         for file, sections in self.analogies.items():
-            lines.append(_row(Path(file).name, total(sections)))
+            lines.append(_table_row(Path(file).name, total(sections)))
             if len(sections) > 1:
-                lines += [_row(f"  {name}", answered) for name, answered in sections.items()]
+                lines += [_table_row(f"  {name}", answered) for name, answered in sections.items()]
         for file, ranked in self.similarities.items():
             correlation = "-" if ranked.spearman is None else f"{ranked.spearman:.3f}"
             outside = f"({ranked.outside:,} with unknown words)"
@@ -98,7 +98,8 @@ class VectorScores:
         return "\n".join(lines)
 
 
-def _row(name: str, answered: Answered) -> str:
+def _table_row(name: str, answered: Answered) -> str:
+    """Write one line of the table: accuracy and counts."""
     share = "-" if answered.accuracy is None else f"{answered.accuracy:.1%}"
     result = f"{share:>6} of {answered.asked:,} questions"
     return f"{name:<32}  {result} ({answered.outside:,} with unknown words)"
@@ -125,13 +126,13 @@ def evaluate(
         similarities: Files of scored pairs in the format of WordSim-353 or SimLex-999.
     """
     if not analogies and not similarities:
-        asked = {OWN: own_questions()}
+        questions_by_file = {OWN_QUESTIONS: own_questions()}
     else:
-        asked = {file: read_questions(file) for file in analogies}
+        questions_by_file = {file: read_questions(file) for file in analogies}
     pairs = {file: read_pairs(file) for file in similarities}
     return VectorScores(
         table.name,
-        {file: answer(table, sections) for file, sections in asked.items()},
+        {file: answer(table, sections) for file, sections in questions_by_file.items()},
         {file: rank(table, rows) for file, rows in pairs.items()},
     )
 
@@ -144,7 +145,7 @@ def read_questions(file: str) -> dict[str, list[Question]]:
     """
     sections: dict[str, list[Question]] = {}
     name = ""
-    for number, text in _texts(file, "questions of four words per line"):
+    for number, text in _numbered_lines(file, "questions of four words per line"):
         if text.startswith(":"):
             name = text[1:].strip()
             continue
@@ -166,17 +167,17 @@ def read_pairs(file: str) -> Pairs:
         InputError: For a line of another form, with its number, or a file without pairs.
     """
     pairs: Pairs = []
-    begun = False
-    for number, text in _texts(file, "two words and a score per line"):
+    past_first_line = False
+    for number, text in _numbered_lines(file, "two words and a score per line"):
         separator = next((mark for mark in "\t,;" if mark in text), None)
         fields = [field.strip() for field in text.split(separator)]
         score = _score(fields)
         if score is not None:
             pairs.append((fields[0], fields[1], score))
-        elif begun or len(fields) < 3:
+        elif past_first_line or len(fields) < 3:
             got, expected = text[:60], "two words and a score"
             raise InputError(f"{file}:{number}", got=repr(got), expected=expected)
-        begun = True
+        past_first_line = True
     if not pairs:
         raise InputError(file, got="no pair", expected="two words and a score per line")
     return pairs
@@ -193,9 +194,9 @@ def _score(fields: list[str]) -> float | None:
     return None
 
 
-def _texts(file: str, expected: str) -> Iterable[tuple[int, str]]:
+def _numbered_lines(file: str, expected: str) -> Iterable[tuple[int, str]]:
     """The numbered lines of a file, without empty lines and comments."""
-    for number, line in numbered(file, expected, LONGEST_LINE):
+    for number, line in numbered_lines(file, expected, LONGEST_LINE):
         if isinstance(line, Problem):
             raise InputError(str(line))
         try:
@@ -210,11 +211,11 @@ def _texts(file: str, expected: str) -> Iterable[tuple[int, str]]:
 
 def answer(table: WordVectors, sections: dict[str, list[Question]]) -> dict[str, Answered]:
     """Answer every question whose words all have a vector; results by section."""
-    rows = {word: row for word in _words(sections) if (row := _row_of(table, word)) is not None}
-    return {name: _section(table, questions, rows) for name, questions in sections.items()}
+    rows = {word: row for word in _all_words(sections) if (row := _row_of(table, word)) is not None}
+    return {name: _results(table, questions, rows) for name, questions in sections.items()}
 
 
-def _words(sections: dict[str, list[Question]]) -> set[str]:
+def _all_words(sections: dict[str, list[Question]]) -> set[str]:
     return {word for questions in sections.values() for question in questions for word in question}
 
 
@@ -224,37 +225,38 @@ def _row_of(table: WordVectors, word: str) -> int | None:
     return table.index.get(word) if row is None else row
 
 
-def _section(table: WordVectors, questions: Sequence[Question], rows: dict[str, int]) -> Answered:
-    asked_questions = [question for question in questions if rows.keys() >= {*question}]
-    known = [[rows[word] for word in question] for question in asked_questions]
-    if not known:
+def _results(table: WordVectors, questions: Sequence[Question], rows: dict[str, int]) -> Answered:
+    """Answer the questions of a section by 3CosAdd, and count the correct answers."""
+    known_questions = [question for question in questions if rows.keys() >= {*question}]
+    row_lists = [[rows[word] for word in question] for question in known_questions]
+    if not row_lists:
         return Answered(0, 0, len(questions))
-    asked, right = np.array(known), 0
+    question_rows, correct = np.array(row_lists), 0
     step = max(1, AT_ONCE // len(table))
-    for start in range(0, len(asked), step):
-        a, b, c, wanted = asked[start : start + step].T
+    for start in range(0, len(question_rows), step):
+        a, b, c, expected = question_rows[start : start + step].T
         cosines = (table.unit[b] - table.unit[a] + table.unit[c]) @ table.unit.T
         for words in (a, b, c):
             cosines[np.arange(len(words)), words] = -np.inf
-        right += int((cosines.argmax(1) == wanted).sum())
-    return Answered(right, len(asked), len(questions) - len(asked))
+        correct += int((cosines.argmax(1) == expected).sum())
+    return Answered(correct, len(question_rows), len(questions) - len(question_rows))
 
 
 def rank(table: WordVectors, pairs: Pairs) -> Ranked:
     """Spearman's rank correlation between the cosines and the human scores of word pairs."""
-    known = [
+    known_pairs = [
         (row, other_row, score)
         for word, other, score in pairs
         if (row := _row_of(table, word)) is not None
         and (other_row := _row_of(table, other)) is not None
     ]
-    outside = len(pairs) - len(known)
-    if not known:
+    outside = len(pairs) - len(known_pairs)
+    if not known_pairs:
         return Ranked(None, 0, outside)
-    rows = np.array([(row, other_row) for row, other_row, _ in known])
+    rows = np.array([(row, other_row) for row, other_row, _ in known_pairs])
     cosines = (table.unit[rows[:, 0]] * table.unit[rows[:, 1]]).sum(1)
-    scores = np.array([score for *_, score in known])
-    return Ranked(spearman(cosines, scores), len(known), outside)
+    scores = np.array([score for *_, score in known_pairs])
+    return Ranked(spearman(cosines, scores), len(known_pairs), outside)
 
 
 def spearman(values: npt.ArrayLike, others: npt.ArrayLike) -> float | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from regard.errors import InputError
 from regard.runtime.files import write_file
-from regard.vectors.files import KNOWN, read_file
+from regard.vectors.files import KNOWN_FORMATS, read_file
 from regard.vectors.table import WordVectors
 
 FAMILY = "vectors"
@@ -50,8 +50,8 @@ def vectors(model_name: str | Path) -> WordVectors:
         with as_file(model) as folder:
             return from_snapshot(read(folder), str(model_name))
     if not path.exists():
-        known = ", ".join(name for name in shipped() if name.startswith("words/"))
-        fix = f"name {known}, a run of own/vectors, or a file of vectors"
+        shipped_names = ", ".join(name for name in shipped() if name.startswith("words/"))
+        fix = f"name {shipped_names}, a run of own/vectors, or a file of vectors"
         raise InputError(f"{model_name}", got="no such file or folder", expected="vectors", fix=fix)
     return read_file(path)
 
@@ -149,18 +149,19 @@ def save(table: WordVectors, out: str | Path, *, half: bool = False) -> Path:
         spaced = next((word for word in table.words if " " in word or "\n" in word), None)
         if spaced is not None:
             raise InputError(str(path), got=f"the word {spaced!r}", expected="none with a space")
-        rows = [word.encode() + b" " + row.astype("<f4").tobytes() for word, row in _rows(table)]
+        rows = [word.encode() + b" " + row.astype("<f4").tobytes() for word, row in _entries(table)]
         return write_file(path, f"{len(table)} {table.dim}\n".encode() + b"".join(rows))
     lines = [f"{len(table)} {table.dim}"]
-    lines += [f"{word} {' '.join(map(str, row.tolist()))}" for word, row in _rows(table)]
+    lines += [f"{word} {' '.join(map(str, row.tolist()))}" for word, row in _entries(table)]
     return write_file(path, ("\n".join(lines) + "\n").encode())
 
 
-def _rows(table: WordVectors) -> Any:
+def _entries(table: WordVectors) -> Any:
     return zip(table.words, table.vectors, strict=True)
 
 
 def _save_folder(table: WordVectors, folder: Path, *, half: bool) -> Path:
+    """Write vectors as a folder of a model, which `vectors` opens."""
     import torch
 
     from regard.checkpoint.folder import Snapshot, write_folder
@@ -192,4 +193,4 @@ model:
 """
 """The recipe stored with vectors that were not trained by Regard."""
 
-__all__ = ["KNOWN", "described", "from_snapshot", "holds_vectors", "save", "vectors"]
+__all__ = ["KNOWN_FORMATS", "described", "from_snapshot", "holds_vectors", "save", "vectors"]

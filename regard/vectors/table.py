@@ -22,9 +22,9 @@ Floats = npt.NDArray[np.float32]
 TOP = 10
 """The default number of neighbours."""
 SIGNS = {"+": 1.0, "-": -1.0, "−": -1.0}
-NAMED = 8
+MAX_NAMED = 8
 """The largest number of unknown words that an error message lists."""
-CHANCE = 2000
+RANDOM_PAIRS = 2000
 """The number of random pairs of differences that estimate the cosine expected by chance."""
 
 
@@ -122,16 +122,16 @@ class WordVectors:
         Raises:
             InputError: If some are unknown; the message lists them with similarly spelled words.
         """
-        rows = {word: self.row(word) for word in _texts(words)}
+        rows = {word: self.row(word) for word in _check_texts(words)}
         unknown = [word for word, row in rows.items() if row is None]
         if unknown:
-            spelled = {word: self._spelled_like(word) for word in unknown[:NAMED]}
-            near = ", ".join(f"{close} for {word!r}" for word, close in spelled.items() if close)
-            many = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
+            spelled = {word: self._spelled_like(word) for word in unknown[:MAX_NAMED]}
+            similar = ", ".join(f"{close} for {word!r}" for word, close in spelled.items() if close)
+            many = f" and {len(unknown) - MAX_NAMED} more" if len(unknown) > MAX_NAMED else ""
             raise InputError(
                 f"{self.name} has no vector of {', '.join(map(repr, spelled))}{many}",
-                fix=f"did you mean {near}?"
-                if near
+                fix=f"did you mean {similar}?"
+                if similar
                 else f"it has {len(self):,} words, such as {', '.join(self.words[:5])}",
             )
         return [row for row in rows.values() if row is not None]
@@ -155,7 +155,7 @@ class WordVectors:
         """
         if isinstance(word, str):
             [row] = self.rows([word])
-            return self._ranked(self.unit[row], [row], top)
+            return self._nearest_words(self.unit[row], [row], top)
         try:
             vector = np.asarray(word, np.float32)
         except (TypeError, ValueError):
@@ -163,7 +163,7 @@ class WordVectors:
         if vector.shape != (self.dim,) or not np.isfinite(vector).all():
             got, expected = f"a {type(word).__name__}", f"a word, or {self.dim} finite numbers"
             raise InputError("nearest", got=got, expected=expected)
-        return self._ranked(unit(vector[None])[0], [], top)
+        return self._nearest_words(unit(vector[None])[0], [], top)
 
     def analogy(self, terms: str | Sequence[str], top: int = TOP) -> list[Neighbour]:
         """The words nearest to a signed sum of unit vectors, the given words excluded (3CosAdd).
@@ -176,7 +176,7 @@ class WordVectors:
         rows = self.rows(word for _, word in signed)
         by_word = dict(zip(dict.fromkeys(word for _, word in signed), rows, strict=True))
         total = sum((sign * self.unit[by_word[word]] for sign, word in signed), np.float32(0))
-        return self._ranked(unit(np.asarray(total)[None])[0], rows, top)
+        return self._nearest_words(unit(np.asarray(total)[None])[0], rows, top)
 
     def terms(self, given: str | Sequence[str]) -> list[tuple[float, str]]:
         """Parse `king - man + woman` into (sign, word) pairs.
@@ -186,7 +186,7 @@ class WordVectors:
         """
         pieces = [
             piece
-            for part in ([given] if isinstance(given, str) else _texts(given))
+            for part in ([given] if isinstance(given, str) else _check_texts(given))
             for piece in ([part] if part in self.index else part.split())
         ]
         expected = "words with + or - between, as in: king - man + woman"
@@ -214,15 +214,15 @@ class WordVectors:
         """Compare first − second with third − fourth, such as mother − father and woman − man."""
         words = dict.fromkeys((first, second, third, fourth))
         rows = dict(zip(words, self.rows(words), strict=True))
-        left = self.unit[rows[first]] - self.unit[rows[second]]
-        right = self.unit[rows[third]] - self.unit[rows[fourth]]
-        drawn = np.random.default_rng(0).integers(0, len(self), (4, CHANCE))
-        a, b, c, d = self.unit[drawn]
+        first_gap = self.unit[rows[first]] - self.unit[rows[second]]
+        second_gap = self.unit[rows[third]] - self.unit[rows[fourth]]
+        random_rows = np.random.default_rng(0).integers(0, len(self), (4, RANDOM_PAIRS))
+        a, b, c, d = self.unit[random_rows]
         by_chance = np.abs((unit(a - b) * unit(c - d)).sum(1)).mean()
         return Difference(
-            cosine=float(unit(left[None])[0] @ unit(right[None])[0]),
-            lengths=(float(np.linalg.norm(left)), float(np.linalg.norm(right))),
-            apart=float(np.linalg.norm(left - right)),
+            cosine=float(unit(first_gap[None])[0] @ unit(second_gap[None])[0]),
+            lengths=(float(np.linalg.norm(first_gap)), float(np.linalg.norm(second_gap))),
+            apart=float(np.linalg.norm(first_gap - second_gap)),
             by_chance=float(by_chance),
         )
 
@@ -239,8 +239,8 @@ class WordVectors:
         if len(rows) < 3:
             raise InputError("odd", got=f"{len(rows)} words", expected="three or more")
         vectors = self.unit[rows]
-        others = unit(vectors.sum(0) - vectors)
-        cosines = (vectors * others).sum(1)
+        means_of_others = unit(vectors.sum(0) - vectors)
+        cosines = (vectors * means_of_others).sum(1)
         neighbours = [Neighbour(self.words[rows[i]], float(cosines[i])) for i in range(len(rows))]
         return sorted(neighbours, key=lambda neighbour: neighbour.cosine)
 
@@ -267,12 +267,12 @@ class WordVectors:
         from regard.vectors.projection import draw_map, project_words
 
         rows = list(dict.fromkeys(self.rows(words)))
-        chosen = [self.words[row] for row in rows]
+        names = [self.words[row] for row in rows]
         points, caption = project_words(self.unit[rows], method, seed)
         if path is not None:
-            draw_map(chosen, points, f"{len(chosen)} words of {self.name}", caption, Path(path))
+            draw_map(names, points, f"{len(names)} words of {self.name}", caption, Path(path))
         return {
-            word: (float(x), float(y)) for word, (x, y) in zip(chosen, points.tolist(), strict=True)
+            word: (float(x), float(y)) for word, (x, y) in zip(names, points.tolist(), strict=True)
         }
 
     def first(self, count: int) -> WordVectors:
@@ -288,7 +288,8 @@ class WordVectors:
         vectors = np.concatenate([self.vectors, other.vectors[new]])
         return WordVectors(words, vectors, self.name, self.about)
 
-    def _ranked(self, vector: Floats, left_out: Sequence[int], top: int) -> list[Neighbour]:
+    def _nearest_words(self, vector: Floats, left_out: Sequence[int], top: int) -> list[Neighbour]:
+        """Return the `top` words with the largest cosines to a unit vector, in that order."""
         if top < 1:
             raise InputError("top", got=top, expected="1 or more")
         cosines = self.unit @ vector
@@ -308,10 +309,10 @@ def unit(rows: Floats) -> Floats:
     return scaled.astype(np.float32, copy=False)
 
 
-def _texts(words: Any) -> list[str]:
+def _check_texts(words: Any) -> list[str]:
     """Words given as a sequence or iterator; anything else in it is an error."""
-    given = list(words) if isinstance(words, Iterable) else [words]
-    for word in given:
+    word_list = list(words) if isinstance(words, Iterable) else [words]
+    for word in word_list:
         if not isinstance(word, str):
             raise InputError("a word", got=f"a {type(word).__name__}", expected="a text")
-    return given
+    return word_list

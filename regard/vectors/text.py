@@ -70,7 +70,7 @@ def read_text(text: Text, config: WordsConfig) -> TokenizedText:
         stream.append(END)
     for problem, count in skipped.items():
         _logger.warning("data: %d lines or files skipped: %s", count, problem)
-    return _frequent(list(numbers), np.array(stream, np.int32), config)
+    return _keep_frequent(list(numbers), np.array(stream, np.int32), config)
 
 
 def cutter(config: WordsConfig) -> Callable[[str], Iterable[str]]:
@@ -80,7 +80,7 @@ def cutter(config: WordsConfig) -> Callable[[str], Iterable[str]]:
     return (lambda line: cut(line.lower())) if config.lowercase else cut
 
 
-def _frequent(
+def _keep_frequent(
     names: list[str], stream: npt.NDArray[np.int32], config: WordsConfig
 ) -> TokenizedText:
     """Keep the words that are frequent enough and renumber them by frequency.
@@ -95,12 +95,12 @@ def _frequent(
     frequent = [i for i in range(len(names)) if counts[i] >= config.min_count]
     order = sorted(frequent, key=lambda i: (-counts[i], names[i]))[: config.vocab]
     if len(order) < 2:
-        most = int(counts.max(initial=0))
+        maximum = int(counts.max(initial=0))
         raise InputError(
             f"tokens.min_count: {config.min_count}",
             got=f"{len(order)} such words in a text of {int(is_word.sum()):,}",
             expected="two or more",
-            fix=f"the most frequent word occurs {most} times; take more text, or a lower count",
+            fix=f"the most frequent word occurs {maximum} times; take more text, or a lower count",
         )
     new_ids = np.full(len(names) + 1, END - 1, np.int32)  # END is -1: the last entry
     new_ids[order] = np.arange(len(order), dtype=np.int32)

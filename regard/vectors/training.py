@@ -122,11 +122,11 @@ def train_vectors(
         return _Training(recipe, None, quiet=quiet, threads=threads).run()
     run = Path(out)
     with RunLock(run):
-        start = _where_to_start(run, recipe, resume=resume)
+        start = _checkpoint_to_resume(run, recipe, resume=resume)
         return _Training(recipe, run, start, quiet=quiet, threads=threads).run()
 
 
-def _where_to_start(run: Path, recipe: VectorsRecipe, *, resume: bool) -> Snapshot | None:
+def _checkpoint_to_resume(run: Path, recipe: VectorsRecipe, *, resume: bool) -> Snapshot | None:
     """The checkpoint to resume from; None if the run starts from step 0.
 
     Raises:
@@ -168,10 +168,10 @@ class _Rows:
         The summed step of each row is clipped to the length `FARTHEST`.
         """
         rows = self.rows[update]
-        moved = torch.zeros(len(rows), table.shape[1])
-        moved.index_add_(0, self.index[update], steps, alpha=rate)
-        length = torch.linalg.vector_norm(moved, dim=1, keepdim=True)
-        table.index_add_(0, rows, moved.mul_((FARTHEST / length).clamp_(max=1)))
+        row_steps = torch.zeros(len(rows), table.shape[1])
+        row_steps.index_add_(0, self.index[update], steps, alpha=rate)
+        length = torch.linalg.vector_norm(row_steps, dim=1, keepdim=True)
+        table.index_add_(0, rows, row_steps.mul_((FARTHEST / length).clamp_(max=1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,35 +219,36 @@ class _Sampler:
         epoch, block = divmod(step, self.blocks)
         draw = np.random.Generator(np.random.PCG64([self.seed, epoch, block]))
         ids = self.stream[block * BLOCK : (block + 1) * BLOCK]
-        line = np.cumsum(ids == END, dtype=np.int32)
-        chosen = np.flatnonzero((draw.random(len(ids), np.float32) < self.keep[ids]) & (ids != END))
-        if not len(chosen):
+        line_numbers = np.cumsum(ids == END, dtype=np.int32)
+        kept = np.flatnonzero((draw.random(len(ids), np.float32) < self.keep[ids]) & (ids != END))
+        if not len(kept):
             return None
         # Pieces begin at a random offset, so that the pairs lost at piece ends differ by epoch.
-        before = int(draw.integers(self.length))
-        used = before + len(chosen)
-        updates = math.ceil(used / (PIECES * self.length))
+        offset = int(draw.integers(self.length))
+        end = offset + len(kept)
+        updates = math.ceil(end / (PIECES * self.length))
         tokens = np.zeros(updates * PIECES * self.length, np.int64)
-        tokens[before:used] = ids[chosen]
+        tokens[offset:end] = ids[kept]
         lines = np.full(len(tokens), -1, np.int32)
-        lines[before:used] = line[chosen]
+        lines[offset:end] = line_numbers[kept]
         reach = np.zeros(len(tokens), np.int16)
-        reach[before:used] = draw.integers(1, self.config.window + 1, len(chosen), np.int16)
+        reach[offset:end] = draw.integers(1, self.config.window + 1, len(kept), np.int16)
         shape = (updates, PIECES, self.length)
-        pairs = _pairs(lines.reshape(shape), reach.reshape(shape), self.apart)
+        pairs = _pair_mask(lines.reshape(shape), reach.reshape(shape), self.apart)
         negatives = np.searchsorted(self.drawn, draw.random(len(tokens)), side="right")
         negatives = np.minimum(negatives, len(self.drawn) - 1)
-        read, absent = tokens.reshape(updates, -1), negatives.reshape(updates, -1)
+        # (update, piece × word)
+        word_ids, negative_ids = tokens.reshape(updates, -1), negatives.reshape(updates, -1)
         return _Batches(
-            torch.from_numpy(read),
-            torch.from_numpy(absent),
+            torch.from_numpy(word_ids),
+            torch.from_numpy(negative_ids),
             torch.from_numpy(pairs),
-            _Rows.of(read, len(self.drawn)),
-            _Rows.of(np.concatenate([read, absent], axis=1), len(self.drawn)),
+            _Rows.of(word_ids, len(self.drawn)),
+            _Rows.of(np.concatenate([word_ids, negative_ids], axis=1), len(self.drawn)),
         )
 
 
-def _pairs(
+def _pair_mask(
     lines: npt.NDArray[np.int32], reach: npt.NDArray[np.int16], apart: npt.NDArray[np.int16]
 ) -> npt.NDArray[np.float32]:
     """Which words form pairs: within reach of the output word and in the same line.
@@ -260,9 +261,9 @@ def _pairs(
     Returns:
         (update, piece, input, output) 1 for a pair, else 0.
     """
-    near = (apart <= reach[..., None, :]) & (apart > 0)
-    near &= lines[..., :, None] == lines[..., None, :]
-    return near.astype(np.float32)
+    is_pair = (apart <= reach[..., None, :]) & (apart > 0)
+    is_pair &= lines[..., :, None] == lines[..., None, :]
+    return is_pair.astype(np.float32)
 
 
 def piece_length(window: int) -> int:
@@ -314,8 +315,8 @@ class _Training:
         words, dim = len(self.text.words), recipe.model.dim
         check_memory(f"{words:,} words of {dim:,} numbers", words * dim * 4 * 4)
         draw = np.random.Generator(np.random.PCG64([recipe.seed, 2**32]))
-        begun = (draw.random((words, dim), np.float32) - 0.5) / dim
-        self.vectors, self.outputs = torch.from_numpy(begun), torch.zeros(words, dim)
+        initial_vectors = (draw.random((words, dim), np.float32) - 0.5) / dim
+        self.vectors, self.outputs = torch.from_numpy(initial_vectors), torch.zeros(words, dim)
         if start is not None:
             self._restore(start)
 
@@ -323,34 +324,34 @@ class _Training:
         """Train until the last step or a stop signal; returns the vectors."""
         if self.step == self.steps and self.step:
             _logger.warning("the run was complete at step %d; nothing was left to do", self.step)
-            return self._table()
+            return self._to_vectors()
         if self.path is not None:
             write_file(self.path / "recipe.yaml", recipes.dump(self.recipe).encode())
         bar = TrainingProgress(self.steps, self.step, quiet=self.quiet, unit="words")
         # With one thread the results are the same bit for bit, whatever the machine.
-        alone = torch_threads(1)
-        with stop_requests() as request, bar, alone, torch.no_grad(), self._log() as log:
+        one_thread = torch_threads(1)
+        with stop_requests() as request, bar, one_thread, torch.no_grad(), self._open_log() as log:
             self._clock = time.perf_counter()
-            for batches in self._drawn():
-                self._take(batches, bar, log)
-                self._after(request)
-        return self._table()
+            for batches in self._draw_ahead():
+                self._run_step(batches, bar, log)
+                self._save_or_stop(request)
+        return self._to_vectors()
 
-    def _drawn(self) -> Iterator[_Batches | None]:
+    def _draw_ahead(self) -> Iterator[_Batches | None]:
         """The training data of each remaining step; a second thread draws one step ahead."""
         steps = range(self.step, self.steps)
         if self.threads < 2:
             yield from map(self.drawing.block, steps)
             return
-        with ThreadPoolExecutor(1) as beside:
-            ahead = beside.submit(self.drawing.block, self.step)
+        with ThreadPoolExecutor(1) as pool:
+            next_batches = pool.submit(self.drawing.block, self.step)
             for step in steps:
-                batches = ahead.result()
+                batches = next_batches.result()
                 if step + 1 < self.steps:
-                    ahead = beside.submit(self.drawing.block, step + 1)
+                    next_batches = pool.submit(self.drawing.block, step + 1)
                 yield batches
 
-    def _take(
+    def _run_step(
         self, batches: _Batches | None, bar: TrainingProgress, log: MetricsLog | None
     ) -> None:
         """Run one step, all updates of a block, and log its loss and speed."""
@@ -386,7 +387,7 @@ class _Training:
         first = config.learning_rate or RATES[self.recipe.model.kind]
         return max(config.final_rate, first * (1 - done / self.steps))
 
-    def _shapes(self, batches: _Batches, update: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _vectors_of(self, batches: _Batches, update: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The vectors of one update.
 
         Returns:
@@ -404,32 +405,32 @@ class _Training:
 
     def _update(self, batches: _Batches, update: int, rate: float) -> None:
         """Apply one update to the vectors of its words and negatives."""
-        inputs, outputs, negatives, pairs = self._shapes(batches, update)
+        inputs, outputs, negatives, pairs = self._vectors_of(batches, update)
         share = self.recipe.train.negatives / self.drawing.length
         step = skip_gram if self.recipe.model.kind == "skip-gram" else cbow
         for_inputs, for_outputs, for_negatives = step(inputs, outputs, negatives, pairs, share)
         dim = self.vectors.shape[1]
-        both = torch.cat([for_outputs.view(-1, dim), for_negatives.view(-1, dim)])
+        output_steps = torch.cat([for_outputs.view(-1, dim), for_negatives.view(-1, dim)])
         batches.inputs.move(self.vectors, update, for_inputs.view(-1, dim), rate)
-        batches.outputs.move(self.outputs, update, both, rate)
+        batches.outputs.move(self.outputs, update, output_steps, rate)
 
     def _loss(self, batches: _Batches) -> float:
         """The mean loss of a pair with its negatives, over the first update of a block."""
-        inputs, outputs, negatives, pairs = self._shapes(batches, 0)
+        inputs, outputs, negatives, pairs = self._vectors_of(batches, 0)
         if self.recipe.model.kind == "cbow":
-            inputs, has = context(inputs, pairs)
-            good = (inputs * outputs).sum(2, keepdim=True)
-            pairs = has
+            inputs, has_input = context(inputs, pairs)
+            positive = (inputs * outputs).sum(2, keepdim=True)
+            pairs = has_input
         else:
-            good = inputs @ outputs.transpose(1, 2)
-            has = pairs.sum(2, keepdim=True)
+            positive = inputs @ outputs.transpose(1, 2)
+            has_input = pairs.sum(2, keepdim=True)
         log_of = torch.nn.functional.logsigmoid
-        bad = inputs @ negatives.transpose(1, 2)
+        negative = inputs @ negatives.transpose(1, 2)
         share = self.recipe.train.negatives / self.drawing.length
-        total = (log_of(good) * pairs).sum() + (log_of(-bad) * has * share).sum()
+        total = (log_of(positive) * pairs).sum() + (log_of(-negative) * has_input * share).sum()
         return float(-total / pairs.sum().clamp(min=1))
 
-    def _after(self, request: StopRequest) -> None:
+    def _save_or_stop(self, request: StopRequest) -> None:
         """Save a checkpoint if one is due or a stop was requested, then stop if requested."""
         stopping = request.signal is not None and self.step < self.steps
         due = self.step % self.recipe.train.save_every == 0 or self.step == self.steps
@@ -443,6 +444,7 @@ class _Training:
             raise Interrupted(message, signal=request.signal)
 
     def _save(self) -> None:
+        """Write a checkpoint; raise an error if the vectors are not finite."""
         if not all(bool(table.isfinite().all()) for table in (self.vectors, self.outputs)):
             raise FoundProblems(
                 f"training stopped at step {self.step}: the vectors are not finite",
@@ -452,6 +454,7 @@ class _Training:
             checkpoint.save(self.path, self._snapshot(), self.recipe.train.keep, None)
 
     def _snapshot(self) -> Snapshot:
+        """Collect all that a checkpoint stores."""
         progress = {"step": self.step, "seconds": round(self.seconds, 3), "best": None}
         words = self.text.words
         return Snapshot(
@@ -490,12 +493,13 @@ class _Training:
         self.vectors, self.outputs = start.weights[TENSOR], start.training_tensors[OUTPUTS]
         self.step, self.seconds = start.step, facts.place.seconds
 
-    def _log(self) -> AbstractContextManager[MetricsLog | None]:
+    def _open_log(self) -> AbstractContextManager[MetricsLog | None]:
+        """Open the metrics log; without a folder, a context that gives None."""
         if self.path is None:
             return nullcontext()
         return closing(MetricsLog(self.path / "metrics.jsonl", after=self.step or -1))
 
-    def _table(self) -> WordVectors:
+    def _to_vectors(self) -> WordVectors:
         name = "vectors" if self.path is None else str(self.path)
         return from_snapshot(self._snapshot(), name)
 
@@ -519,13 +523,13 @@ def skip_gram(
         pairs: (piece, word, word) 1 where an input is to predict an output.
         share: The weight of each negative: negatives per pair / negatives per piece.
     """
-    good = (inputs @ outputs.transpose(1, 2)).neg_().sigmoid_().mul_(pairs)  # 1 − σ(in · out)
-    bad = (inputs @ negatives.transpose(1, 2)).sigmoid_()
-    bad.mul_(pairs.sum(2, keepdim=True).mul_(-share))
+    positive = (inputs @ outputs.transpose(1, 2)).neg_().sigmoid_().mul_(pairs)  # 1 − σ(in · out)
+    negative = (inputs @ negatives.transpose(1, 2)).sigmoid_()
+    negative.mul_(pairs.sum(2, keepdim=True).mul_(-share))
     return (
-        torch.baddbmm(bad @ negatives, good, outputs),
-        good.transpose(1, 2) @ inputs,
-        bad.transpose(1, 2) @ inputs,
+        torch.baddbmm(negative @ negatives, positive, outputs),
+        positive.transpose(1, 2) @ inputs,
+        negative.transpose(1, 2) @ inputs,
     )
 
 
@@ -547,8 +551,8 @@ def cbow(
     The mean of the inputs predicts the output. Each input gets the whole gradient of the mean, as
     in word2vec's code; the exact gradient would be divided by the number of inputs.
     """
-    mean, has = context(inputs, pairs)
-    good = (mean * outputs).sum(2, keepdim=True).neg_().sigmoid_().mul_(has)
-    bad = (mean @ negatives.transpose(1, 2)).sigmoid_().mul_(has * -share)
-    for_mean = torch.baddbmm(good * outputs, bad, negatives)
-    return pairs @ for_mean, good * mean, bad.transpose(1, 2) @ mean
+    mean, has_input = context(inputs, pairs)
+    positive = (mean * outputs).sum(2, keepdim=True).neg_().sigmoid_().mul_(has_input)
+    negative = (mean @ negatives.transpose(1, 2)).sigmoid_().mul_(has_input * -share)
+    for_mean = torch.baddbmm(positive * outputs, negative, negatives)
+    return pairs @ for_mean, positive * mean, negative.transpose(1, 2) @ mean

@@ -12,7 +12,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from regard.data.batch import Batch
 from regard.data.config import ImageData
 from regard.data.images import changes, randaugment
-from regard.data.images.changes import COLUMNS, changed_batch
+from regard.data.images.changes import COLUMNS, change_batch
 from regard.data.images.randaugment import OPERATIONS
 from regard.data.order import uniforms
 from regard.inputs.arrays import Dense, Ragged
@@ -51,8 +51,8 @@ def test_random_numbers_depend_on_seed_epoch_and_example_alone():
 def test_an_image_is_changed_alike_in_every_batch(settings, kind):
     data = ImageData(**settings)
     values = {"bytes": VALUES, "floats": changes.as_floats(VALUES), "grey": VALUES[:, :1]}[kind]
-    together = changed_batch(values, [4, 9, 2], data, seed=1, epoch=3)
-    alone = changed_batch(values, [9], data, seed=1, epoch=3)
+    together = change_batch(values, [4, 9, 2], data, seed=1, epoch=3)
+    alone = change_batch(values, [9], data, seed=1, epoch=3)
     assert np.array_equal(together.pixels[1], alone.pixels[0])
     if together.partners is not None:
         assert together.partners[1] == alone.partners[0]
@@ -62,13 +62,13 @@ def test_an_image_is_changed_alike_in_every_batch(settings, kind):
     assert floats.dtype == np.float32
     assert 0 <= floats.min() <= floats.max() <= 1
     rows = list(range(20))
-    first = changes.as_floats(changed_batch(values, rows, data, 1, 3).pixels)
-    for other in (changed_batch(values, rows, data, 1, 4), changed_batch(values, rows, data, 2, 3)):
+    first = changes.as_floats(change_batch(values, rows, data, 1, 3).pixels)
+    for other in (change_batch(values, rows, data, 1, 4), change_batch(values, rows, data, 2, 3)):
         assert not np.allclose(changes.as_floats(other.pixels), first, atol=0.02)
 
 
 def test_without_changes_the_bytes_are_returned():
-    assert np.array_equal(changed_batch(VALUES, [3, 1], ImageData(), 0, 0).pixels, VALUES[[3, 1]])
+    assert np.array_equal(change_batch(VALUES, [3, 1], ImageData(), 0, 0).pixels, VALUES[[3, 1]])
 
 
 def dice_with(**columns):
@@ -81,16 +81,17 @@ def dice_with(**columns):
 def test_shift_and_flip_move_whole_pixels():
     data = ImageData(shift=2, flip=True)
     pixels = VALUES[:1]
-    down = changes.moved(pixels, dice_with(_0=0.99, _6=0.9), data)  # reads 2 rows further down
+    down = changes.shift_crop_flip(pixels, dice_with(_0=0.99, _6=0.9), data)  # reads 2 rows lower
     assert np.array_equal(down[:, :, :-2], pixels[:, :, 2:])
     assert np.array_equal(down[:, :, -1], pixels[:, :, -1])
-    assert np.array_equal(changes.moved(pixels, dice_with(_6=0.1), data), pixels[..., ::-1])
+    flipped = changes.shift_crop_flip(pixels, dice_with(_6=0.1), data)
+    assert np.array_equal(flipped, pixels[..., ::-1])
 
 
 def test_a_crop_is_what_pillow_cuts_out_and_scales():
     data = ImageData(crop=0.25)
     dice = dice_with(_2=0.0, _4=0.5, _5=0.5)  # a quarter of the area, square, in the middle
-    cropped = changes.moved(SMOOTH[:1], dice, data)[0]
+    cropped = changes.shift_crop_flip(SMOOTH[:1], dice, data)[0]
     image = Image.fromarray(SMOOTH[0].transpose(1, 2, 0))
     theirs = image.resize((20, 20), Image.Resampling.BILINEAR, box=(5, 5, 15, 15))
     ours = cropped[:, 2:-2, 2:-2].transpose(1, 2, 0) * 255  # theirs does not see beyond the box
@@ -99,19 +100,19 @@ def test_a_crop_is_what_pillow_cuts_out_and_scales():
 
 def test_colours_change_as_the_equations_say():
     pixels = changes.as_floats(VALUES[:1])
-    half = changes.coloured(pixels, np.array([[0.0, 0.5, 0.5]]), 0.5)
+    half = changes.change_colours(pixels, np.array([[0.0, 0.5, 0.5]]), 0.5)
     assert np.allclose(half, pixels / 2, atol=1e-6)
-    grey = changes.coloured(pixels, np.array([[0.5, 0.5, 0.0]]), 1.0)
+    grey = changes.change_colours(pixels, np.array([[0.5, 0.5, 0.0]]), 1.0)
     assert np.allclose(grey, changes.grey(pixels), atol=1e-6)
-    flat = changes.coloured(pixels, np.array([[0.5, 0.0, 0.5]]), 1.0)
+    flat = changes.change_colours(pixels, np.array([[0.5, 0.0, 0.5]]), 1.0)
     assert np.ptp(flat) < 1e-6
-    assert np.allclose(changes.coloured(pixels, np.full((1, 3), 0.5), 0.9), pixels, atol=1e-6)
+    assert np.allclose(changes.change_colours(pixels, np.full((1, 3), 0.5), 0.9), pixels, atol=1e-6)
 
 
 def test_a_rectangle_is_erased_in_the_share_of_images_that_was_asked_for():
     pixels = np.ones((400, 1, 16, 16), np.float32)
     dice = uniforms(0, 0, range(400), 5)
-    erased = changes.with_hole(pixels, dice, 0.3, np.zeros((1, 1, 1), np.float32))
+    erased = changes.erase_rectangles(pixels, dice, 0.3, np.zeros((1, 1, 1), np.float32))
     gone = 1 - erased.mean(axis=(1, 2, 3))
     assert 0.22 < (gone > 0).mean() < 0.38
     assert gone[gone > 0].min() >= 0.01

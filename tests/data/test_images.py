@@ -12,7 +12,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from regard.data.config import DigitsData
-from regard.data.images.augment import augmented
+from regard.data.images.augment import augment
 from regard.data.synthetic import digits
 from regard.errors import InputError
 from regard.inputs.images import opening
@@ -222,15 +222,15 @@ def test_the_folds_part_the_digits_evenly_and_always_the_same():
 
 def test_an_image_is_changed_as_seed_epoch_and_number_say_alone():
     images = torch.from_numpy(digits.splits(DigitsData()).train.values[:6])
-    changed = augmented(images, [4, 9, 2, 7, 0, 1], seed=3, epoch=5, by=1.0)
-    alone = augmented(images[[2]], [2], seed=3, epoch=5, by=1.0)
+    changed = augment(images, [4, 9, 2, 7, 0, 1], seed=3, epoch=5, by=1.0)
+    alone = augment(images[[2]], [2], seed=3, epoch=5, by=1.0)
     assert torch.equal(changed[[2]], alone)
     assert changed.min() >= 0
     assert changed.max() <= 1
-    for other in (augmented(images, [4, 9, 2, 7, 0, 1], 3, 6, 1.0),
-                  augmented(images, [4, 9, 2, 7, 0, 1], 4, 5, 1.0)):  # fmt: skip
+    for other in (augment(images, [4, 9, 2, 7, 0, 1], 3, 6, 1.0),
+                  augment(images, [4, 9, 2, 7, 0, 1], 4, 5, 1.0)):  # fmt: skip
         assert not torch.allclose(other, changed, atol=0.05)
-    assert augmented(images, range(6), 0, 0, 0.0) is images
+    assert augment(images, range(6), 0, 0, 0.0) is images
 
 
 def shirt(paper: str, cloth: str, side: int = 280) -> Image.Image:

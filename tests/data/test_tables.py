@@ -501,13 +501,13 @@ def test_batches_are_read_one_after_another(tmp_path, monkeypatch):
     parquet.write_table(reviews(2000), "a.parquet", row_group_size=500)
     save_to_disk(Path("folder"), reviews(2000))
     given = []
-    slices = arrow._opened
+    slices = arrow._open_file
 
     def counted(path):
         schema, batches = slices(path)
         return schema, lambda columns: (given.append(1) or batch for batch in batches(columns))
 
-    monkeypatch.setattr(arrow, "_opened", counted)
+    monkeypatch.setattr(arrow, "_open_file", counted)
     for path in ("a.parquet", "folder"):
         given.clear()
         next(arrow.rows(path))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.data.batch import Cursor
-from regard.data.images.augment import augmented
+from regard.data.images.augment import augment
 from regard.errors import InputError
 from regard.models import build
 from regard.recipes.recipe import load
@@ -25,7 +25,7 @@ def test_digits_are_changed_as_ever():
     assert after == Cursor(2, 4)
     index = list(batch.index)
     pixels = torch.from_numpy(task.train.values[index])
-    expected = task.reader.normalised(augmented(pixels, index, 0, 2, 0.5))
+    expected = task.reader.normalised(augment(pixels, index, 0, 2, 0.5))
     assert torch.equal(batch.source.values, expected)
     assert batch.shares is None
 

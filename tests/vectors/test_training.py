@@ -133,14 +133,14 @@ def test_the_result_depends_on_text_recipe_and_seed_alone(file):
 
 def stop_after(step: int, monkeypatch: pytest.MonkeyPatch, how) -> None:
     """Has something happen after a step of training."""
-    after = loop._Training._after
+    after = loop._Training._save_or_stop
 
     def then(self, request):
         after(self, request)
         if self.step == step:
             how()
 
-    monkeypatch.setattr(loop._Training, "_after", then)
+    monkeypatch.setattr(loop._Training, "_save_or_stop", then)
 
 
 class Killed(BaseException):

@@ -49,25 +49,26 @@ def members(path: Path) -> Iterator[Member]:
     Raises:
         InputError: The archive is damaged, has too many files, or is packed too far.
     """
-    read = _zipped if path.name.lower().endswith(".zip") else _tarred
+    read = _zip_members if path.name.lower().endswith(".zip") else _tar_members
     total, stored = 0, path.stat().st_size
-    with _reported(path):
+    with _archive_errors(path):
         for number, member in enumerate(read(path)):
             total += member.size
             if number >= MOST_FILES or total > max(LARGE, MOST_PACKED * stored):
                 got = f"more than {number:,} files, {total:,} bytes packed in {stored:,}"
                 expected = f"{MOST_FILES:,} files, packed to a hundredth at most"
                 raise InputError(str(path), got=got, expected=expected)
-            yield member._replace(content=partial(_content, path, member))
+            yield member._replace(content=partial(_read_content, path, member))
 
 
-def _content(path: Path, member: Member) -> bytes:
-    with _reported(path):
+def _read_content(path: Path, member: Member) -> bytes:
+    """Read the bytes of a file in an archive."""
+    with _archive_errors(path):
         return member.content()
 
 
 @contextmanager
-def _reported(path: Path) -> Iterator[None]:
+def _archive_errors(path: Path) -> Iterator[None]:
     """Turn errors of reading an archive into an `InputError`."""
     try:
         yield
@@ -90,7 +91,8 @@ class _Bounded:
         return data
 
 
-def _tarred(path: Path) -> Iterator[Member]:
+def _tar_members(path: Path) -> Iterator[Member]:
+    """Yield the regular files of a `.tar` archive, which may be packed."""
     with ExitStack() as stack:
         file: Any = stack.enter_context(open_regular(path))
         unpack: Any = UNPACKERS.get(file.peek(2)[:2])
@@ -108,7 +110,8 @@ def _tarred(path: Path) -> Iterator[Member]:
             archive.members = []  # else tarfile remembers all of them
 
 
-def _zipped(path: Path) -> Iterator[Member]:
+def _zip_members(path: Path) -> Iterator[Member]:
+    """Yield the files of a `.zip` archive."""
     with open_regular(path) as file, zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             if not member.is_dir():

@@ -75,7 +75,7 @@ def read_npz(path: Path) -> dict[str, ImageArray]:
         )
         names = arrays["names"].read(MOST_NAMES).reshape(-1).tolist() if "names" in arrays else []
         return {
-            split: _labelled(path, arrays[images].read(), arrays[labels].read(), names)
+            split: _image_array(path, arrays[images].read(), arrays[labels].read(), names)
             for split, (images, labels) in pairs.items()
         }
 
@@ -84,20 +84,20 @@ def _check_shapes(path: Path, images: tuple[int, ...], labels: tuple[int, ...]) 
     """Check that there are images, and a label for each."""
     if len(images) not in (3, 4):
         expected = "images x height x width, with or without channels"
-        raise InputError(f"{path}: images", got=_by(images), expected=expected)
+        raise InputError(f"{path}: images", got=_shape_text(images), expected=expected)
     if labels[:1] != images[:1] or math.prod(labels[1:]) != 1:
-        got = f"{_by(labels)} labels for {images[0]} images"
+        got = f"{_shape_text(labels)} labels for {images[0]} images"
         raise InputError(str(path), got=got, expected="one label for each image")
     if len(images) == 4 and images[3] not in CHANNELS and images[1] not in CHANNELS:
         expected = "1, 3 or 4 channels, in the last place or in the second"
-        raise InputError(f"{path}: images", got=_by(images), expected=expected)
+        raise InputError(f"{path}: images", got=_shape_text(images), expected=expected)
 
 
-def _by(shape: tuple[int, ...]) -> str:
+def _shape_text(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape)) or "no"
 
 
-def _labelled(
+def _image_array(
     path: Path, images: NDArray[Any], labels: NDArray[Any], names: Sequence[object] = ()
 ) -> ImageArray:
     """Turn labels into texts; channels that come first are moved to the end."""
@@ -108,21 +108,21 @@ def _labelled(
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "iubSU":
         raise InputError(f"{path}: labels", got=str(labels.dtype), expected="numbers or texts")
-    texts = [_text(label) for label in labels.tolist()]
+    texts = [_as_text(label) for label in labels.tolist()]
     if names:
-        texts = [_text(names[int(text)]) if text.isdecimal() and int(text) < len(names) else text
+        texts = [_as_text(names[int(text)]) if text.isdecimal() and int(text) < len(names) else text
                  for text in texts]  # fmt: skip
     return ImageArray(images, texts)
 
 
-def _text(label: object) -> str:
+def _as_text(label: object) -> str:
     return label.decode("utf-8", "replace") if isinstance(label, bytes) else str(label)
 
 
 def is_idx(path: Path) -> bool:
     """Whether a file is an IDX file of bytes, by its first four bytes."""
     try:
-        head = _unpacked(path, 4)
+        head = _read_start(path, 4)
     except InputError:
         return False
     return len(head) == 4 and head[:3] == bytes((0, 0, UNSIGNED_BYTES)) and 1 <= head[3] <= 4
@@ -130,7 +130,7 @@ def is_idx(path: Path) -> bool:
 
 def first_idx(folder: Path) -> Path | None:
     """Find the IDX file of training images in a folder, or else of any images."""
-    paths = [path for path in sorted(folder.iterdir()) if "idx" in path.name and _of_images(path)]
+    paths = [path for path in sorted(folder.iterdir()) if "idx" in path.name and _has_images(path)]
     paths.sort(key=lambda path: not path.name.startswith("train"))
     return next(iter(paths), None)
 
@@ -144,30 +144,31 @@ def read_idx_and_others(path: Path) -> dict[str, ImageArray]:
     Raises:
         InputError: A file is damaged, or there are no labels.
     """
-    if not _of_images(path):
+    if not _has_images(path):
         expected = "the file of images, such as train-images-idx3-ubyte.gz"
         raise InputError(str(path), got="no images", expected=expected)
     if not path.name.startswith("train"):
-        return {"": _with_labels(path)}
-    splits = {"train": _with_labels(path)}
+        return {"": _read_idx_with_labels(path)}
+    splits = {"train": _read_idx_with_labels(path)}
     for prefix, split in IDX_SPLITS.items():
-        beside = path.with_name(prefix + path.name.removeprefix("train"))
-        if prefix != "train" and beside.is_file():
-            splits[split] = _with_labels(beside)
+        split_file = path.with_name(prefix + path.name.removeprefix("train"))
+        if prefix != "train" and split_file.is_file():
+            splits[split] = _read_idx_with_labels(split_file)
     return splits
 
 
-def _of_images(path: Path) -> bool:
+def _has_images(path: Path) -> bool:
     return "images" in path.name and path.is_file() and is_idx(path)
 
 
-def _with_labels(path: Path) -> ImageArray:
+def _read_idx_with_labels(path: Path) -> ImageArray:
+    """Read an IDX file of images, and the file of labels beside it."""
     name = path.name.replace("images-idx3", "labels-idx1")
-    beside = path.with_name(name if name != path.name else name.replace("images", "labels"))
-    if beside == path or not beside.is_file():
-        raise InputError(f"{path}: no labels", expected=f"a file {beside.name} beside it")
-    _check_shapes(path, _idx_shape(path), _idx_shape(beside))
-    return _labelled(path, read_idx(path), read_idx(beside))
+    label_file = path.with_name(name if name != path.name else name.replace("images", "labels"))
+    if label_file == path or not label_file.is_file():
+        raise InputError(f"{path}: no labels", expected=f"a file {label_file.name} beside it")
+    _check_shapes(path, _idx_shape(path), _idx_shape(label_file))
+    return _image_array(path, read_idx(path), read_idx(label_file))
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -178,7 +179,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     """
     shape = _idx_shape(path)
     first, size = 4 + 4 * len(shape), math.prod(shape)
-    data = _unpacked(path, first + size + 1)
+    data = _read_start(path, first + size + 1)
     if len(data) != first + size:
         got = f"{len(data) - first:,} bytes" if len(data) < first + size else "more bytes"
         raise InputError(f"{path} is damaged", got=got, expected=f"{size:,}, as its header says")
@@ -189,29 +190,29 @@ def _idx_shape(path: Path) -> tuple[int, ...]:
     """Read the shape of an IDX file; its size is checked against that of the file."""
     if not is_idx(path):
         raise InputError(str(path), got="another kind of file", expected="an IDX file of bytes")
-    dimensions = _unpacked(path, 4)[3]
+    dimensions = _read_start(path, 4)[3]
     first = 4 + 4 * dimensions
-    head = _unpacked(path, first)
+    head = _read_start(path, first)
     if len(head) < first:
         raise InputError(f"{path} is damaged", got="a part of a header", expected="a whole file")
     shape = struct.unpack(f">{dimensions}I", head[4:])
     size, stored = math.prod(shape), path.stat().st_size
-    most = min(MOST_ARRAY, max(LARGE, stored * MOST_PACKED) if path.suffix == ".gz" else stored)
-    if size > most:
-        got, expected = f"a header that claims {size:,} bytes", f"at most {most:,}"
+    max_size = min(MOST_ARRAY, max(LARGE, stored * MOST_PACKED) if path.suffix == ".gz" else stored)
+    if size > max_size:
+        got, expected = f"a header that claims {size:,} bytes", f"at most {max_size:,}"
         raise InputError(f"{path} is damaged", got=got, expected=expected)
     check_memory(str(path), 3 * size)
     return shape
 
 
-def _unpacked(path: Path, most: int) -> bytes:
+def _read_start(path: Path, size: int) -> bytes:
     """Read the first bytes of a file; of a `.gz`, of what is packed in it."""
     try:
         with open_regular(path) as file:
             if path.suffix != ".gz":
-                return file.read(most)
+                return file.read(size)
             with gzip.open(file) as unpacked:
-                return unpacked.read(most)
+                return unpacked.read(size)
     except (OSError, EOFError, zlib.error) as error:
         got = str(error).partition("\n")[0]
         raise InputError(f"{path} is damaged", got=got, expected="an IDX file") from None

@@ -26,7 +26,7 @@ WIDTH = 0.35
 """Largest weight of the image whose strokes are one pixel wider (or narrower) on each side."""
 
 
-def augmented(images: Tensor, index: Sequence[int], seed: int, epoch: int, by: float) -> Tensor:
+def augment(images: Tensor, index: Sequence[int], seed: int, epoch: int, by: float) -> Tensor:
     """Change each image at random: (images, channels, height, width), values from 0 to 1.
 
     Args:

@@ -52,7 +52,7 @@ class Mixed:
     """(images,) The share of the image itself, λ; the other one has 1 - λ."""
 
 
-def changed_batch(
+def change_batch(
     values: Pixels,
     index: Sequence[int],
     data: ImageData,
@@ -75,20 +75,20 @@ def changed_batch(
     dice = uniforms(seed, epoch, index, COLUMNS)
     fill = np.asarray(erased, np.float32)[:, None, None]
 
-    def taken(rows: NDArray[np.int64], epoch: int) -> NDArray[Any]:
+    def take_images(rows: NDArray[np.int64], epoch: int) -> NDArray[Any]:
         pixels = values[rows]
         return pixels if first is None else first(pixels, index, epoch)
 
-    pixels = changed(taken(np.asarray(index), epoch), dice, data, fill)
+    pixels = change_images(take_images(np.asarray(index), epoch), dice, data, fill)
     if not (data.mixup or data.cutmix):
         return Mixed(pixels)
     partners = (dice[:, MIX] * values.shape[0]).astype(np.int64)
-    others = uniforms(seed, epoch + PARTNER, index, COLUMNS)
-    other = changed(taken(partners, epoch + PARTNER), others, data, fill)
-    return mix(as_floats(pixels), as_floats(other), partners, dice[:, MIX + 1 : MIX + 5], data)
+    partner_dice = uniforms(seed, epoch + PARTNER, index, COLUMNS)
+    partner = change_images(take_images(partners, epoch + PARTNER), partner_dice, data, fill)
+    return mix(as_floats(pixels), as_floats(partner), partners, dice[:, MIX + 1 : MIX + 5], data)
 
 
-def changed(pixels: NDArray[Any], dice: Dice, data: ImageData, fill: Floats) -> NDArray[Any]:
+def change_images(pixels: NDArray[Any], dice: Dice, data: ImageData, fill: Floats) -> NDArray[Any]:
     """Apply all changes of single images.
 
     Args:
@@ -101,14 +101,14 @@ def changed(pixels: NDArray[Any], dice: Dice, data: ImageData, fill: Floats) -> 
         Bytes if only whole pixels were moved, else floats from 0 to 1.
     """
     if data.crop < 1 or data.shift or data.flip:
-        pixels = moved(pixels, dice, data)
+        pixels = shift_crop_flip(pixels, dice, data)
     if data.randaugment:
         pixels = randaugment(as_bytes(pixels), dice[:, RANDAUGMENT:], data.randaugment,
                              data.magnitude)  # fmt: skip
     if data.colour:
-        pixels = coloured(as_floats(pixels), dice[:, COLOUR:ERASE], data.colour)
+        pixels = change_colours(as_floats(pixels), dice[:, COLOUR:ERASE], data.colour)
     if data.erase:
-        pixels = with_hole(as_floats(pixels), dice[:, ERASE:MIX], data.erase, fill)
+        pixels = erase_rectangles(as_floats(pixels), dice[:, ERASE:MIX], data.erase, fill)
     return pixels
 
 
@@ -126,7 +126,7 @@ def as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     return np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
 
 
-def moved(pixels: NDArray[Any], dice: Dice, data: ImageData) -> NDArray[Any]:
+def shift_crop_flip(pixels: NDArray[Any], dice: Dice, data: ImageData) -> NDArray[Any]:
     """Shift, crop and flip: each output pixel is read from one position of the input.
 
     Without a crop, positions are whole pixels, and all images are changed by a single gather. For a
@@ -144,17 +144,17 @@ def moved(pixels: NDArray[Any], dice: Dice, data: ImageData) -> NDArray[Any]:
         rows = rows + (down - data.shift)[:, None]
         columns = columns + (right - data.shift)[:, None]
     if data.crop == 1:
-        return gathered(pixels, rows, columns)
-    tall, wide, top, left = _window(dice[:, CROP:FLIP], data.crop, height, width)
+        return gather(pixels, rows, columns)
+    tall, wide, top, left = _crops(dice[:, CROP:FLIP], data.crop, height, width)
     # The centre of output pixel i is at (i + 1/2) * tall of the window that begins at `top`
-    return _between(
+    return _interpolate(
         pixels,
         (rows + 0.5) * tall + top - 0.5,
         (columns + 0.5) * wide + left - 0.5,
     )
 
 
-def gathered(
+def gather(
     pixels: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]
 ) -> NDArray[Any]:
     """Compute out[n, c, i, j] = pixels[n, c, rows[n, i], columns[n, j]], inside of the image."""
@@ -166,7 +166,7 @@ def gathered(
     return np.ascontiguousarray(pixels).reshape(-1).take(flat_index)
 
 
-def _window(dice: Dice, least: float, height: int, width: int) -> tuple[Dice, Dice, Dice, Dice]:
+def _crops(dice: Dice, least: float, height: int, width: int) -> tuple[Dice, Dice, Dice, Dice]:
     """Draw the part of each image that is kept: its share of height and width, top and left.
 
     The share of the area is uniform from `least` to 1, the logarithm of the aspect uniform, too
@@ -180,7 +180,7 @@ def _window(dice: Dice, least: float, height: int, width: int) -> tuple[Dice, Di
     return tall[:, None], wide[:, None], top[:, None], left[:, None]
 
 
-def _between(pixels: NDArray[Any], rows: Dice, columns: Dice) -> Floats:
+def _interpolate(pixels: NDArray[Any], rows: Dice, columns: Dice) -> Floats:
     """Interpolate bilinearly at positions between pixels: (images, channels, rows, columns)."""
     height, width = pixels.shape[2:]
     rows, columns = np.clip(rows, 0, height - 1), np.clip(columns, 0, width - 1)
@@ -188,14 +188,14 @@ def _between(pixels: NDArray[Any], rows: Dice, columns: Dice) -> Floats:
     down = (rows - top).astype(np.float32)[:, None, :, None]
     right = (columns - left).astype(np.float32)[:, None, None, :]
     upper, lower = (
-        (1 - right) * gathered(pixels, row, left) + right * gathered(pixels, row, left + 1)
+        (1 - right) * gather(pixels, row, left) + right * gather(pixels, row, left + 1)
         for row in (top, top + 1)
     )
     blended = (1 - down) * upper + down * lower
     return blended / np.float32(255) if pixels.dtype == np.uint8 else blended
 
 
-def coloured(pixels: Floats, dice: Dice, strength: float) -> Floats:
+def change_colours(pixels: Floats, dice: Dice, strength: float) -> Floats:
     """Change brightness, contrast and saturation, in this order, each by a factor 1 ± strength.
 
     brightness: f x; contrast: m + f (x - m), with m the mean grey of the image; saturation:
@@ -208,8 +208,8 @@ def coloured(pixels: Floats, dice: Dice, strength: float) -> Floats:
     pixels = np.clip(mean + contrast * (pixels - mean), 0, 1)
     if pixels.shape[1] == 1:
         return pixels
-    plain = grey(pixels)
-    return np.clip(plain + saturation * (pixels - plain), 0, 1)
+    grey_pixels = grey(pixels)
+    return np.clip(grey_pixels + saturation * (pixels - grey_pixels), 0, 1)
 
 
 def grey(pixels: Floats) -> Floats:
@@ -220,11 +220,11 @@ def grey(pixels: Floats) -> Floats:
     return (pixels * weights).sum(axis=1, keepdims=True)
 
 
-def with_hole(pixels: Floats, dice: Dice, share: float, fill: Floats) -> Floats:
+def erase_rectangles(pixels: Floats, dice: Dice, share: float, fill: Floats) -> Floats:
     """Erase a rectangle in this share of the images (Zhong et al. 2017)."""
     height, width = pixels.shape[2:]
-    least, most = ERASED
-    area = least + (most - least) * dice[:, 1]
+    smallest, largest = ERASED
+    area = smallest + (largest - smallest) * dice[:, 1]
     aspect = np.exp((2 * dice[:, 2] - 1) * math.log(ERASED_ASPECT))
     tall = np.minimum(np.sqrt(area * aspect), 1) * (dice[:, 0] < share)
     wide = np.minimum(np.sqrt(area / aspect), 1)
@@ -246,13 +246,13 @@ def _rectangle(
         width: Of the images.
     """
 
-    def within(share: Dice, position: Dice, size: int) -> NDArray[np.bool_]:
+    def interval_mask(share: Dice, position: Dice, size: int) -> NDArray[np.bool_]:
         length = np.rint(share * size)
         first = np.rint(position * (size - length))
         pixel = np.arange(size)
         return (pixel >= first[:, None]) & (pixel < (first + length)[:, None])  # (images, size)
 
-    rows, columns = within(tall, down, height), within(wide, right, width)
+    rows, columns = interval_mask(tall, down, height), interval_mask(wide, right, width)
     return rows[:, None, :, None] & columns[:, None, None, :]
 
 
@@ -275,13 +275,13 @@ def mix(
     chance = 0.5 if data.mixup and data.cutmix else float(bool(data.cutmix))
     cut = dice[:, 0] < chance
     quantile = (dice[:, 1] * QUANTILES).astype(np.int64)
-    drawn = np.where(
+    beta_draws = np.where(
         cut, beta_quantiles(data.cutmix)[quantile], beta_quantiles(data.mixup)[quantile]
     )
-    side = np.sqrt(1 - drawn)  # of the rectangle, as a share of the image's
+    side = np.sqrt(1 - beta_draws)  # of the rectangle, as a share of the image's
     pasted = _rectangle(side, side, dice[:, 2], dice[:, 3], height, width)
-    left = 1 - pasted.mean(axis=(1, 2, 3))
-    shares = np.where(cut, left, drawn).astype(np.float32)
+    kept_share = 1 - pasted.mean(axis=(1, 2, 3))
+    shares = np.where(cut, kept_share, beta_draws).astype(np.float32)
     share = shares[:, None, None, None]
     blended = share * pixels + (1 - share) * other
     mixed_pixels = np.where(cut[:, None, None, None], np.where(pasted, other, pixels), blended)

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.data.config import ALL_FOUND, Columns
-from regard.data.images.decoding import AT_ONCE, in_parts, in_threads, reason
+from regard.data.images.decoding import AT_ONCE, cut_into_parts, map_in_threads, reason
 from regard.data.images.listing import ImageFile, find_images
 from regard.errors import InputError
 from regard.inputs.images.opening import content_of, header_of, opened
 
-ENOUGH = (256, 256)
+COMPARED_SIZE = (256, 256)
 """Large JPEGs are compared at a part of their size, but no less than this."""
-SHOWN = 10
+MAX_LISTED = 10
 """How many broken files, classes and copies the report in words names."""
 
 
@@ -75,14 +75,14 @@ class ImagesReport:
 
     def describe(self) -> str:
         """Return the report as text."""
-        lines = [f"{self.images:,} images of {len(self.classes)} classes: {_counts(self.classes)}"]
+        lines = [f"{self.images:,} images of {len(self.classes)} classes: {_tally(self.classes)}"]
         if self.splits:
-            lines.append(f"splits: {_counts(self.splits)}")
+            lines.append(f"splits: {_tally(self.splits)}")
         if self.smallest and self.median and self.largest:
             sizes = (self.smallest, self.median, self.largest)
-            least, middle, most = (f"{width:,} x {height:,}" for width, height in sizes)
-            lines.append(f"width x height: {least} to {most}, median {middle}")
-        lines.append(f"formats: {_counts(self.formats)}; modes: {_counts(self.modes)}")
+            smallest, median, largest = (f"{width:,} x {height:,}" for width, height in sizes)
+            lines.append(f"width x height: {smallest} to {largest}, median {median}")
+        lines.append(f"formats: {_tally(self.formats)}; modes: {_tally(self.modes)}")
         lines.append(
             f"copies: {self.same_pixels:,} with the same pixels as another image, "
             f"{self.same_bytes:,} of them with the same bytes"
@@ -90,13 +90,13 @@ class ImagesReport:
         for what, pairs in (("classes", self.across_classes), ("splits", self.across_splits)):
             if pairs:
                 lines.append(f"the same image in two {what}: {len(pairs):,}")
-                lines += [f"  {first} and {second}" for first, second in pairs[:SHOWN]]
+                lines += [f"  {first} and {second}" for first, second in pairs[:MAX_LISTED]]
         if self.others:
             lines.append(f"other files, ignored: {len(self.others):,}, such as {self.others[0]}")
         lines.append(f"broken: {len(self.broken):,}")
-        lines += [f"  {name}: {what}" for name, what in [*self.broken.items()][:SHOWN]]
-        if len(self.broken) > SHOWN:
-            lines.append(f"  and {len(self.broken) - SHOWN:,} more; --json lists all")
+        lines += [f"  {name}: {what}" for name, what in [*self.broken.items()][:MAX_LISTED]]
+        if len(self.broken) > MAX_LISTED:
+            lines.append(f"  and {len(self.broken) - MAX_LISTED:,} more; --json lists all")
         return "\n".join(lines)
 
 
@@ -117,27 +117,28 @@ def check_images(
     """
     listing = find_images(path, columns)
     results: list[ImageFacts | str] = []
-    for part in in_threads(_looked_at, in_parts(listing.files, AT_ONCE)):
+    for part in map_in_threads(_inspect_images, cut_into_parts(listing.files, AT_ONCE)):
         results += part
         on_progress(len(results), len(listing.files))
     pairs = list(zip(listing.files, results, strict=True))
-    broken = listing.problems | {file.name: seen for file, seen in pairs if isinstance(seen, str)}
-    whole = [(file, seen) for file, seen in pairs if not isinstance(seen, str)]
-    return _report(whole, broken, listing.others)
+    broken = listing.problems | {file.name: info for file, info in pairs if isinstance(info, str)}
+    facts = [(file, info) for file, info in pairs if not isinstance(info, str)]
+    return _report(facts, broken, listing.others)
 
 
-def _looked_at(files: Sequence[ImageFile]) -> list[ImageFacts | str]:
+def _inspect_images(files: Sequence[ImageFile]) -> list[ImageFacts | str]:
     """Look at some images; of a broken one, say what is wrong."""
     results: list[ImageFacts | str] = []
     for file in files:
         try:
-            results.append(_facts(content_of(file.source)))
+            results.append(_image_facts(content_of(file.source)))
         except InputError as error:
             results.append(reason(error, file.source))
     return results
 
 
-def _facts(content: Any) -> ImageFacts:
+def _image_facts(content: Any) -> ImageFacts:
+    """Compute format, size and digests of an image: the bytes of a file, or an array."""
     if isinstance(content, bytes):
         header = header_of(content)
         kind, (width, height), mode = header.format or "", header.size, header.mode
@@ -146,17 +147,18 @@ def _facts(content: Any) -> ImageFacts:
         kind, (height, width) = "array", content.shape[:2]
         mode = "L" if content.ndim == 2 else {1: "L", 3: "RGB", 4: "RGBA"}[content.shape[2]]
         raw = np.ascontiguousarray(content).tobytes()
-    image = opened(content, ENOUGH)
+    image = opened(content, COMPARED_SIZE)
     digest = hashlib.sha256(f"{image.mode} {image.size}".encode() + image.tobytes()).digest()
     return ImageFacts(kind, mode, width, height, hashlib.sha256(raw).digest(), digest)
 
 
 def _report(
-    whole: Sequence[tuple[ImageFile, ImageFacts]], broken: dict[str, str], others: Sequence[str]
+    facts: Sequence[tuple[ImageFile, ImageFacts]], broken: dict[str, str], ignored: Sequence[str]
 ) -> ImagesReport:
-    files, images = [file for file, _ in whole], [image for _, image in whole]
+    """Count classes, splits, sizes and copies of the images."""
+    files, images = [file for file, _ in facts], [image for _, image in facts]
     groups: dict[bytes, list[ImageFile]] = defaultdict(list)
-    for file, image in whole:
+    for file, image in facts:
         groups[image.pixels].append(file)
     sizes = sorted(((image.width, image.height) for image in images), key=math.prod)
     median = None
@@ -164,39 +166,40 @@ def _report(
         across, down = (int(np.median([size[side] for size in sizes])) for side in (0, 1))
         median = (across, down)
     return ImagesReport(
-        images=len(whole),
-        classes=_counted(file.label for file in files),
-        splits=_counted(file.split for file in files if file.split),
+        images=len(facts),
+        classes=_count_values(file.label for file in files),
+        splits=_count_values(file.split for file in files if file.split),
         smallest=sizes[0] if sizes else None,
         median=median,
         largest=sizes[-1] if sizes else None,
-        modes=_counted(image.mode for image in images),
-        formats=_counted(image.kind for image in images),
+        modes=_count_values(image.mode for image in images),
+        formats=_count_values(image.kind for image in images),
         same_bytes=len(images) - len({image.content for image in images}),
         same_pixels=len(images) - len(groups),
-        across_classes=_across(groups.values(), lambda file: file.label),
-        across_splits=_across(groups.values(), lambda file: file.split),
+        across_classes=_copies_across(groups.values(), lambda file: file.label),
+        across_splits=_copies_across(groups.values(), lambda file: file.split),
         broken=broken,
-        others=tuple(others),
+        others=tuple(ignored),
     )
 
 
-def _across(groups: Any, key: Callable[[ImageFile], str]) -> tuple[tuple[str, str], ...]:
+def _copies_across(groups: Any, key: Callable[[ImageFile], str]) -> tuple[tuple[str, str], ...]:
     """Pairs of equal images that differ in something: the first, and the first that differs."""
     pairs = []
-    for first, *others in groups:
-        other = next((file for file in others if key(file) != key(first)), None)
+    for first, *copies in groups:
+        other = next((file for file in copies if key(file) != key(first)), None)
         if other is not None:
             pairs.append((first.name, other.name))
     return tuple(pairs)
 
 
-def _counted(values: Any) -> dict[str, int]:
+def _count_values(values: Any) -> dict[str, int]:
     """Count values, by their names."""
     return dict(sorted(Counter(values).items()))
 
 
-def _counts(counts: dict[str, int]) -> str:
-    shown = [f"{name} {count:,}" for name, count in [*counts.items()][:SHOWN]]
-    more = [f"and {len(counts) - SHOWN} more"] if len(counts) > SHOWN else []
-    return ", ".join([*shown, *more]) or "none"
+def _tally(counts: dict[str, int]) -> str:
+    """List names with their counts in one line; of many, the first."""
+    entries = [f"{name} {count:,}" for name, count in [*counts.items()][:MAX_LISTED]]
+    rest = [f"and {len(counts) - MAX_LISTED} more"] if len(counts) > MAX_LISTED else []
+    return ", ".join([*entries, *rest]) or "none"

@@ -86,11 +86,11 @@ class FilePixels:
         """
         if isinstance(rows, slice):
             rows = range(*rows.indices(self.shape[0]))
-        chosen = [int(row) for row in rows]
-        parts = in_threads(self._decoded, in_parts(chosen, 4))
-        return np.stack([*chain(*parts)]) if chosen else np.empty((0, *self.shape[1:]), np.uint8)
+        indices = [int(row) for row in rows]
+        parts = map_in_threads(self._decode_rows, cut_into_parts(indices, 4))
+        return np.stack([*chain(*parts)]) if indices else np.empty((0, *self.shape[1:]), np.uint8)
 
-    def _decoded(self, rows: Sequence[int]) -> list[NDArray[np.uint8]]:
+    def _decode_rows(self, rows: Sequence[int]) -> list[NDArray[np.uint8]]:
         return [self._scale(self._content(row)) for row in rows]
 
     def _content(self, row: int) -> Any:
@@ -99,7 +99,7 @@ class FilePixels:
         content = content_of(source)
         if not isinstance(source, Path):
             return content
-        same = _stamp(source) == (version["size"], version["modified"])
+        same = _size_and_time(source) == (version["size"], version["modified"])
         if not same and _digest(content) != version["content"].tobytes():
             raise InputError(
                 f"{source} has changed since it was first read",
@@ -127,8 +127,8 @@ def decode(
         most_kept: If the decoded images take more bytes, they are not kept. None: `MOST_KEPT`, or
             an eighth of the memory if that is less.
     """
-    most = min(MOST_KEPT, (memory() or MOST_KEPT * 8) // 8) if most_kept is None else most_kept
-    in_memory = len(files) * int(np.prod(shape)) <= most
+    max_bytes = min(MOST_KEPT, (memory() or MOST_KEPT * 8) // 8) if most_kept is None else most_kept
+    in_memory = len(files) * int(np.prod(shape)) <= max_bytes
     values = np.empty((len(files) if in_memory else 0, *shape), np.uint8)
     versions = np.zeros(0 if in_memory else len(files), VERSION)
 
@@ -137,7 +137,7 @@ def decode(
         results: list[tuple[bytes, bytes] | str] = []
         for i in indices:
             try:
-                stamp = _stamp(files[i].source)
+                stamp = _size_and_time(files[i].source)
                 content = content_of(files[i].source)
                 pixels = np.ascontiguousarray(scale(content))
             except InputError as error:
@@ -153,24 +153,24 @@ def decode(
         return results
 
     results: list[tuple[bytes, bytes] | str] = []
-    for part in in_threads(decode_some, in_parts(range(len(files)), AT_ONCE)):
+    for part in map_in_threads(decode_some, cut_into_parts(range(len(files)), AT_ONCE)):
         results += part
         on_progress(len(results))
-    good = [i for i, result in enumerate(results) if not isinstance(result, str)]
+    decoded_rows = [i for i, result in enumerate(results) if not isinstance(result, str)]
     problems = {
         file.name: result
         for file, result in zip(files, results, strict=True)
         if isinstance(result, str)
     }
-    good_files = [files[i] for i in good]
+    decoded_files = [files[i] for i in decoded_rows]
     digests = [result for result in results if not isinstance(result, str)]
     if not in_memory:
-        sources = [file.source for file in good_files]
-        pixels: Any = FilePixels(sources, versions[good], scale, shape)
+        sources = [file.source for file in decoded_files]
+        pixels: Any = FilePixels(sources, versions[decoded_rows], scale, shape)
     else:
-        pixels = values if not problems else values[good]
+        pixels = values if not problems else values[decoded_rows]
     contents, pixel_digests = [content for content, _ in digests], [pixel for _, pixel in digests]
-    return Decoded(pixels, good_files, contents, pixel_digests, problems)
+    return Decoded(pixels, decoded_files, contents, pixel_digests, problems)
 
 
 def reason(error: InputError, source: Source) -> str:
@@ -180,7 +180,7 @@ def reason(error: InputError, source: Source) -> str:
     return ": ".join(part for part in parts if part) or "no image"
 
 
-def _stamp(source: Source) -> tuple[int, int]:
+def _size_and_time(source: Source) -> tuple[int, int]:
     """Size and time of a file; zeros if it is missing, or is no file."""
     try:
         status = source.stat() if isinstance(source, Path) else None
@@ -193,12 +193,12 @@ def _digest(data: Any) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def in_parts(items: Any, size: int) -> list[Any]:
+def cut_into_parts(items: Any, size: int) -> list[Any]:
     """Cut a sequence into parts of this size."""
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 
-def in_threads(function: Callable[[Any], Any], parts: list[Any]) -> Iterator[Any]:
+def map_in_threads(function: Callable[[Any], Any], parts: list[Any]) -> Iterator[Any]:
     """Apply a function to each part, in parallel; Pillow decodes without the interpreter lock."""
     if len(parts) < 2:
         yield from map(function, parts)

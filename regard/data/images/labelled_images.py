@@ -63,19 +63,20 @@ class LabelledImages:
     def take(self, rows: Sequence[int]) -> LabelledImages:
         """Return some of the images, by their numbers."""
 
-        def selected(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        def select_rows(values: tuple[Any, ...]) -> tuple[Any, ...]:
             return tuple(values[row] for row in rows) if values else ()
 
-        values, labels = pixels_at(self.values, rows), selected(self.labels)
-        captions, scenes = selected(self.captions), selected(self.scenes)
-        return LabelledImages(values, labels, captions, scenes, selected(self.digests))
+        values, labels = pixels_at(self.values, rows), select_rows(self.labels)
+        captions, scenes = select_rows(self.captions), select_rows(self.scenes)
+        return LabelledImages(values, labels, captions, scenes, select_rows(self.digests))
 
     def keys(self) -> Iterator[Keys]:
         """Yield the keys of the images, by which copies of them are found: (images, 1, 2)."""
-        for keys in keys_of(digest[:16] for digest in self.digests or self._hashed()):
+        for keys in keys_of(digest[:16] for digest in self.digests or self._compute_digests()):
             yield keys[:, None]
 
-    def _hashed(self) -> Iterator[bytes]:
+    def _compute_digests(self) -> Iterator[bytes]:
+        """Yield the SHA-256 of each image's pixels, as bytes from 0 to 255."""
         for first in range(0, len(self), AT_ONCE):
             pixels = self.values[first : first + AT_ONCE]
             if pixels.dtype != np.uint8:

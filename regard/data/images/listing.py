@@ -79,9 +79,9 @@ def find_images(path: str, columns: Columns = ALL_FOUND) -> Listing:
             fix="name them with data.folder=FOLDER or data.file=FILE; for a trained model, "
             "with --data FOLDER",
         )
-    read = _in_folder if location.is_dir() else _in_file
+    list_images = _list_folder if location.is_dir() else _list_file
     is_table = arrow.is_table(path)
-    listing = _in_splits(path, columns) if is_table else read(location, path, columns)
+    listing = _list_splits(path, columns) if is_table else list_images(location, path, columns)
     if not listing.files:
         got = f"no image; {len(listing.problems) + len(listing.others)} other files"
         raise InputError(path, got=got, expected="a folder of images for each class")
@@ -89,11 +89,11 @@ def find_images(path: str, columns: Columns = ALL_FOUND) -> Listing:
     if len(longest) > LONGEST_LABEL:
         expected = f"at most {LONGEST_LABEL:,} characters"
         raise InputError(f"{path}: a label", got=longest, expected=expected)
-    listing.files[:] = map(_spelled_out, listing.files)
+    listing.files[:] = map(_escape_controls, listing.files)
     return listing
 
 
-def _spelled_out(file: ImageFile) -> ImageFile:
+def _escape_controls(file: ImageFile) -> ImageFile:
     """Spell out control characters in name and label, as in the names of a folder's files."""
     name, label = (
         escaped(text) if CONTROLS.search(text) else text for text in (file.name, file.label)
@@ -127,24 +127,25 @@ def _table_has_images(path: str) -> bool:
     return any(name.lower() in ("image", "img") for name in names)
 
 
-def _in_splits(path: str, columns: Columns) -> Listing:
+def _list_splits(path: str, columns: Columns) -> Listing:
     """Read a Parquet file, or a dataset folder with all of its splits."""
     splits = arrow.splits_in(path)
     if not splits:
-        return _in_table(path, columns)
+        return _list_table(path, columns)
     listing = Listing()
     for split, part in splits.items():
-        for file in _in_table(part, columns).files:
+        for file in _list_table(part, columns).files:
             listing.files.append(replace(file, name=f"{split}: {file.name}", split=split))
     return listing
 
 
-def _in_file(location: Path, path: str, columns: Columns = ALL_FOUND) -> Listing:
+def _list_file(location: Path, path: str, columns: Columns = ALL_FOUND) -> Listing:
+    """List the images of a table, an archive, an `.npz` or an IDX file."""
     name = location.name.lower()
     if tables.is_table(name):
-        return _in_table(path, columns)
+        return _list_table(path, columns)
     if name.endswith(ARCHIVES):
-        return _in_archive(location, path)
+        return _list_archive(location, path)
     if name.endswith(".npz"):
         splits = arrays.read_npz(location)
     elif arrays.is_idx(location):
@@ -161,19 +162,19 @@ def _in_file(location: Path, path: str, columns: Columns = ALL_FOUND) -> Listing
     )
 
 
-def _in_folder(folder: Path, path: str, columns: Columns) -> Listing:
+def _list_folder(folder: Path, path: str, columns: Columns) -> Listing:
     """Find the images below a folder: by its folders of classes, IDX files, or a list."""
     listing = Listing()
     files = list(_walk(folder, listing))
     if any(len(parts) > 1 for parts, _ in files):
-        _by_folder(files, listing)
+        _add_by_folder(files, listing)
         return listing
     idx = arrays.first_idx(folder)
     if idx is not None:
-        return _in_file(idx, str(idx))
+        return _list_file(idx, str(idx))
     for name in LISTS:
         if (folder / name).is_file():
-            return _in_table(str(folder / name), columns)
+            return _list_table(str(folder / name), columns)
     if not files:
         return listing
     raise InputError(
@@ -205,7 +206,7 @@ def _walk(folder: Path, listing: Listing) -> Iterator[tuple[tuple[str, ...], Pat
             yield parts, path
 
 
-def _by_folder(files: Sequence[tuple[tuple[str, ...], Source]], listing: Listing) -> None:
+def _add_by_folder(files: Sequence[tuple[tuple[str, ...], Source]], listing: Listing) -> None:
     """Add files to a listing, with the class and split that their folders name."""
     tops = {parts[0] for parts, _ in files if len(parts) > 1}
     deep = {parts[0] for parts, _ in files if len(parts) > 2}
@@ -221,7 +222,7 @@ def _by_folder(files: Sequence[tuple[tuple[str, ...], Source]], listing: Listing
         listing.files.append(ImageFile(name, source, parts[depth], split))
 
 
-def _in_archive(location: Path, path: str) -> Listing:
+def _list_archive(location: Path, path: str) -> Listing:
     """Read the images of a `.tar` or `.zip` file of a folder of folders into memory, packed."""
     listing = Listing()
     files: list[tuple[tuple[str, ...], Source]] = []
@@ -241,11 +242,11 @@ def _in_archive(location: Path, path: str) -> Listing:
         files.append((parts, member.content()))
     while files and len({parts[0] for parts, _ in files}) == 1 and len(files[0][0]) > 2:
         files = [(parts[1:], source) for parts, source in files]  # one folder around all of them
-    _by_folder(sorted(files, key=lambda file: file[0]), listing)
+    _add_by_folder(sorted(files, key=lambda file: file[0]), listing)
     return listing
 
 
-def _in_table(table: str, columns: Columns) -> Listing:
+def _list_table(table: str, columns: Columns) -> Listing:
     """Read a table: image, label, and if there are any caption and split."""
     listing = Listing()
     path = Path(table)
@@ -257,7 +258,7 @@ def _in_table(table: str, columns: Columns) -> Listing:
             if row.what == records.EMPTY:
                 continue
             raise InputError(str(row), expected="a path and a label")
-        name, source = _image(row.get("image"), folder, number)
+        name, source = _name_and_source(row.get("image"), folder, number)
         label = "" if row.get("label") is None else str(row["label"])
         if not name or not label:
             missing = "path" if not name else "label"
@@ -274,7 +275,7 @@ def _in_table(table: str, columns: Columns) -> Listing:
     return listing
 
 
-def _image(value: Any, folder: Path, number: int) -> tuple[str, Source]:
+def _name_and_source(value: Any, folder: Path, number: int) -> tuple[str, Source]:
     """Return the name and source of an image: a path, bytes, or what `datasets` has for it."""
     path = value.get("path") if isinstance(value, dict) else value
     content = value.get("bytes") if isinstance(value, dict) else value

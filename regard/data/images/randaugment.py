@@ -40,10 +40,10 @@ def randaugment(pixels: Bytes, dice: NDArray[np.float64], count: int, magnitude:
     """
     pixels = pixels.copy()
     for number in range(count):
-        chosen = (dice[:, 2 * number] * len(OPERATIONS)).astype(np.int64)
+        operation_index = (dice[:, 2 * number] * len(OPERATIONS)).astype(np.int64)
         sign = np.where(dice[:, 2 * number + 1] < 0.5, -1.0, 1.0)
         for index, operation in enumerate(OPERATIONS.values()):
-            rows = np.flatnonzero(chosen == index)
+            rows = np.flatnonzero(operation_index == index)
             if len(rows):
                 pixels[rows] = operation(pixels[rows], sign[rows] * magnitude / HIGHEST)
     return pixels
@@ -85,18 +85,18 @@ def rotate(pixels: Bytes, strength: Strength) -> Bytes:
 
 def brightness(pixels: Bytes, strength: Strength) -> Bytes:
     """f x, with f from 0.1 to 1.9."""
-    return _blended(np.zeros_like(pixels), pixels, strength)
+    return _blend(np.zeros_like(pixels), pixels, strength)
 
 
 def colour(pixels: Bytes, strength: Strength) -> Bytes:
     """g + f (x - g), with g the grey of the pixel."""
-    return _blended(luma(pixels), pixels, strength)
+    return _blend(luma(pixels), pixels, strength)
 
 
 def contrast(pixels: Bytes, strength: Strength) -> Bytes:
     """m + f (x - m), with m the mean grey of the image, a whole number."""
     mean = np.floor(luma(pixels).mean(axis=(1, 2, 3), keepdims=True) + 0.5)
-    return _blended(mean, pixels, strength)
+    return _blend(mean, pixels, strength)
 
 
 def sharpness(pixels: Bytes, strength: Strength) -> Bytes:
@@ -109,7 +109,7 @@ def sharpness(pixels: Bytes, strength: Strength) -> Bytes:
             for right in range(3):
                 total += smooth[:, :, down : height - 2 + down, right : width - 2 + right]
         smooth[:, :, 1:-1, 1:-1] = np.floor(total / 13 + 0.5)
-    return _blended(smooth, pixels, strength)
+    return _blend(smooth, pixels, strength)
 
 
 def posterize(pixels: Bytes, strength: Strength) -> Bytes:
@@ -143,9 +143,9 @@ def equalize(pixels: Bytes, strength: Strength) -> Bytes:
     del strength
     images, channels, height, width = pixels.shape
     planes = np.arange(images * channels)[:, None]
-    flat = pixels.reshape(images * channels, height * width)
+    flat = pixels.reshape(images * channels, height * width)  # (planes, pixels)
     counts = np.bincount((flat + 256 * planes).ravel(), minlength=256 * len(planes))
-    counts = counts.reshape(-1, 256)
+    counts = counts.reshape(-1, 256)  # (planes, values)
     highest = np.take_along_axis(counts, flat.max(axis=1)[:, None].astype(np.int64), axis=1)
     step = (height * width - highest) // 255
     below = np.cumsum(counts, axis=1) - counts
@@ -172,7 +172,7 @@ def luma(pixels: Bytes) -> NDArray[np.float32]:
     return grey[:, None].astype(np.float32)
 
 
-def _blended(base: NDArray[Any], pixels: Bytes, strength: Strength) -> Bytes:
+def _blend(base: NDArray[Any], pixels: Bytes, strength: Strength) -> Bytes:
     """Compute b + f (x - b) with f = 1 + 0.9 * strength, cut to bytes."""
     factor = (1 + MOST_FACTOR * strength).astype(np.float32)[:, None, None, None]
     base = base.astype(np.float32)

@@ -54,10 +54,10 @@ def sampled(data: Any, split: str, count: int, reader: ImageReader) -> Iterator[
         row = {"label": label}
         if images.captions:
             row["caption"] = images.captions[i]
-        yield row, _image(images.values[i : i + 1][0]), None
+        yield row, _to_image(images.values[i : i + 1][0]), None
 
 
-def _image(pixels: Any) -> Image.Image:
+def _to_image(pixels: Any) -> Image.Image:
     """Make an image of (channels, height, width): bytes, or floats from 0 to 1."""
     if pixels.dtype != np.uint8:
         pixels = np.rint(255 * pixels).astype(np.uint8)

@@ -31,7 +31,7 @@ from regard.errors import InputError
 from regard.inputs.images.reader import ImageReader
 from regard.runtime.progress import Progress
 
-SHOWN = 3
+MAX_NAMED = 3
 """How many broken files a warning names."""
 _logger = logging.getLogger(__name__)
 
@@ -84,16 +84,16 @@ def read_images(
     if for_tests:
         tests = [file for file in listing.files if file.split == "test"]
         listing.files[:] = tests or listing.files
-    decoded = _decoded(listing, reader, path, on_bad)
+    decoded = _decode_listing(listing, reader, path, on_bad)
     skipped = len(listing.problems | decoded.problems)
     return replace(_labelled_images(decoded, range(len(decoded.files)), names), skipped=skipped)
 
 
-def in_order(labels: Sequence[str]) -> tuple[str, ...]:
+def sort_classes(labels: Sequence[str]) -> tuple[str, ...]:
     """Return the labels that occur, each once: numbers by size, names by the alphabet.
 
     Example:
-        >>> in_order(["10", "9", "9"]), in_order(["dog", "cat"])
+        >>> sort_classes(["10", "9", "9"]), sort_classes(["dog", "cat"])
         (('9', '10'), ('cat', 'dog'))
     """
     classes = set(labels)
@@ -103,12 +103,13 @@ def in_order(labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def _image_splits(data: ImagesData, reader: ImageReader) -> ImageSplits:
-    paths = _paths(data)
+    """Read the images of a folder or file, and of other splits if they are named."""
+    paths = _split_paths(data)
     listings = {split: find_images(path, data.columns) for split, path in paths.items()}
-    listing = _merged(listings)
+    listing = _merge_listings(listings)
     path = data.folder or data.file or ""
-    decoded = _decoded(listing, reader, path, data.on_bad)
-    rows = _split(decoded, data)
+    decoded = _decode_listing(listing, reader, path, data.on_bad)
+    rows = _split_rows(decoded, data)
     _warn_of_copies(decoded, rows)
     parts = {split: _labelled_images(decoded, rows[split], data.names) for split in rows}
     if len(set(parts["train"].labels)) < 2:
@@ -119,13 +120,13 @@ def _image_splits(data: ImagesData, reader: ImageReader) -> ImageSplits:
     return ImageSplits(parts["train"], parts["valid"], tests, checksums)
 
 
-def _paths(data: ImagesData) -> dict[str, str]:
+def _split_paths(data: ImagesData) -> dict[str, str]:
     """Which folder or file each split is read from; "" for the one that has them all."""
     paths = {"": data.folder or data.file, "valid": data.valid, "test": data.test}
     return {split: path for split, path in paths.items() if path is not None}
 
 
-def _merged(listings: dict[str, Listing]) -> Listing:
+def _merge_listings(listings: dict[str, Listing]) -> Listing:
     """Join the images of several folders or files; a path given for a split decides the split."""
     merged = Listing()
     for split, listing in listings.items():
@@ -140,7 +141,7 @@ def _merged(listings: dict[str, Listing]) -> Listing:
     return merged
 
 
-def _decoded(listing: Listing, reader: ImageReader, path: str, on_bad: OnBad) -> Decoded:
+def _decode_listing(listing: Listing, reader: ImageReader, path: str, on_bad: OnBad) -> Decoded:
     """Decode the images of a listing, and say once which were skipped."""
     files, quiet = listing.files, not _logger.isEnabledFor(logging.WARNING)
     shape = (reader.channels, reader.height, reader.width)
@@ -154,21 +155,21 @@ def _decoded(listing: Listing, reader: ImageReader, path: str, on_bad: OnBad) ->
     problems = listing.problems | decoded.problems
     if not problems:
         return decoded
-    shown = ", ".join(f"{name} ({what})" for name, what in [*problems.items()][:SHOWN])
-    more = f", and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    first_problems = ", ".join(f"{name} ({what})" for name, what in [*problems.items()][:MAX_NAMED])
+    rest = f", and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
     if on_bad == "stop" or not decoded.files:
         raise InputError(
-            f"{path}: {shown}{more}",
+            f"{path}: {first_problems}{rest}",
             fix="`regard data check` lists all of them; data.on_bad=skip leaves them out",
         )
     _logger.warning(
         "data: %d of %d files in %s skipped: %s%s",
-        len(problems), len(problems) + len(decoded.files), path, shown, more,
+        len(problems), len(problems) + len(decoded.files), path, first_problems, rest,
     )  # fmt: skip
     return decoded
 
 
-def _split(decoded: Decoded, data: ImagesData) -> dict[str, list[int]]:
+def _split_rows(decoded: Decoded, data: ImagesData) -> dict[str, list[int]]:
     """Compute the rows of each split; what the data does not say is chosen by seed."""
     rows: dict[str, list[int]] = {"train": []}
     for row, file in enumerate(decoded.files):
@@ -178,13 +179,13 @@ def _split(decoded: Decoded, data: ImagesData) -> dict[str, list[int]]:
         if name in rows or not count:
             continue
         groups: Counter[Hashable] = Counter(decoded.pixels[row] for row in rows["train"])
-        wanted = max(1, min(count, len(rows["train"]) // 10))
+        held_out = max(1, min(count, len(rows["train"]) // 10))
         seed = data.seed + i * 2**32
-        numbers = choose_groups(list(groups.values()), wanted, seed, "image")
+        numbers = choose_groups(list(groups.values()), held_out, seed, "image")
         keys = list(groups)
-        chosen = {keys[number] for number in numbers.tolist()}
-        rows[name] = [row for row in rows["train"] if decoded.pixels[row] in chosen]
-        rows["train"] = [row for row in rows["train"] if decoded.pixels[row] not in chosen]
+        held_out_keys = {keys[number] for number in numbers.tolist()}
+        rows[name] = [row for row in rows["train"] if decoded.pixels[row] in held_out_keys]
+        rows["train"] = [row for row in rows["train"] if decoded.pixels[row] not in held_out_keys]
     return rows
 
 
@@ -201,17 +202,18 @@ def _warn_of_copies(decoded: Decoded, rows: dict[str, list[int]]) -> None:
 
 
 def _labelled_images(decoded: Decoded, rows: Sequence[int], names: Sequence[str]) -> LabelledImages:
+    """Select the images at `rows`, with their labels, captions and digests."""
     files = [decoded.files[row] for row in rows]
     values = decoded.values
     if len(rows) < len(decoded.files):
         values = pixels_at(values, rows)
-    labels = tuple(_named(file.label, names) for file in files)
+    labels = tuple(_class_name(file.label, names) for file in files)
     captions = tuple(file.caption for file in files)
     digests = tuple(decoded.pixels[row] for row in rows)
     return LabelledImages(values, labels, captions if any(captions) else (), digests=digests)
 
 
-def _named(label: str, names: Sequence[str]) -> str:
+def _class_name(label: str, names: Sequence[str]) -> str:
     """The name of a class that is a number; with too few names an error."""
     if not names or not label.isdecimal():
         return label

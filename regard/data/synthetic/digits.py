@@ -40,11 +40,11 @@ def splits(data: DigitsData) -> ImageSplits:
     for number in range(len(CLASSES)):
         rows = random.permutation(np.flatnonzero(labels == number))
         rank = np.arange(len(rows))
-        outside = np.where(rank // FOLDS % VALID == 0, 1, 0)
-        roles[rows] = np.where(rank % FOLDS == data.fold, 2, outside)
+        train_or_valid = np.where(rank // FOLDS % VALID == 0, 1, 0)
+        roles[rows] = np.where(rank % FOLDS == data.fold, 2, train_or_valid)
     train, valid, test = (
-        LabelledImages(values[chosen], tuple(CLASSES[number] for number in labels[chosen].tolist()))
-        for chosen in (roles == 0, roles == 1, roles == 2)
+        LabelledImages(values[mask], tuple(CLASSES[number] for number in labels[mask].tolist()))
+        for mask in (roles == 0, roles == 1, roles == 2)
     )
     return ImageSplits(train, valid, {"test": test}, {"digits": checksum})
 
@@ -54,5 +54,6 @@ def _read() -> tuple[NDArray[np.float32], NDArray[np.int64], str]:
     """Read all images, their classes, and the SHA-256 of the file."""
     packed = (files("regard.data.synthetic") / "digits.csv.gz").read_bytes()
     table = np.loadtxt(gzip.decompress(packed).decode().splitlines(), delimiter=",")
+    # The last column is the class: (images, 64) -> (images, 1, 8, 8)
     values = (table[:, :-1] / LARGEST).reshape(-1, 1, SIDE, SIDE).astype(np.float32)
     return values, table[:, -1].astype(np.int64), hashlib.sha256(packed).hexdigest()

@@ -86,16 +86,16 @@ class Scene:
     @property
     def relations(self) -> tuple[str, ...]:
         """Where the first object is, seen from each of the others."""
-        first, *others = self.objects
-        return tuple(_relation(first, other) for other in others)
+        first, *other_things = self.objects
+        return tuple(_relation(first, other) for other in other_things)
 
     @property
     def caption(self) -> str:
         """The scene in words."""
-        first, *others = self.objects
+        first, *other_things = self.objects
         phrases = [
             f"{RELATIONS[relation]} {other.words}"
-            for relation, other in zip(self.relations, others, strict=True)
+            for relation, other in zip(self.relations, other_things, strict=True)
         ]
         return " ".join((first.words, " and ".join(phrases))).strip()
 
@@ -124,7 +124,7 @@ class Scene:
         """Draw the scene: RGB, side x side."""
         image = Image.new("RGB", (side * FINER, side * FINER), self.ground)
         for thing in self.objects:
-            _stamp(image, thing, thing.rgb, self.ground)
+            _paint_thing(image, thing, thing.rgb, self.ground)
         return image.reduce(FINER)
 
     def mask(self, side: int) -> NDArray[np.uint8]:
@@ -135,7 +135,7 @@ class Scene:
         mask = np.zeros((side, side), np.uint8)
         for number, thing in enumerate(self.objects, 1):
             covered = Image.new("L", (side * FINER, side * FINER))
-            _stamp(covered, thing, 255, 0)
+            _paint_thing(covered, thing, 255, 0)
             mask[np.asarray(covered.reduce(FINER)) >= 128] = number
         return mask
 
@@ -160,31 +160,31 @@ def make_scene(seed: int, part: int, number: int, most: int = 2, least: int = 1)
     sizes = sorted(random.permutation(len(SIZES))[:count].tolist(), reverse=True)
     light = int(random.integers(208, 248))
     red, green, blue = (light + random.integers(-8, 9, 3)).tolist()
-    objects = [_thing(random, kind, size) for kind, size in zip(kinds, sizes, strict=True)]
+    objects = [_draw_thing(random, kind, size) for kind, size in zip(kinds, sizes, strict=True)]
     edges = np.array([thing.radius + GAP for thing in objects])[:, None]
     while True:
         positions = np.round(edges + random.random((count, 2)) * (1 - 2 * edges), 4).tolist()
-        if _fits(positions, [thing.radius for thing in objects]):
+        if _are_apart(positions, [thing.radius for thing in objects]):
             placed = zip(objects, positions, strict=True)
             things = tuple(replace(thing, x=x, y=y) for thing, (x, y) in placed)
             return Scene(things, (red, green, blue))
 
 
-def _thing(random: np.random.Generator, kind: int, size: int) -> Thing:
+def _draw_thing(random: np.random.Generator, kind: int, size: int) -> Thing:
     """Draw an object's radius, rotation and colour; it is placed later."""
     colour, shape = [*COLOURS][kind % len(COLOURS)], SHAPES[kind // len(COLOURS)]
-    name, (least, most) = [*SIZES.items()][size]
-    radius, turn = random.uniform((least, -TURN), (most, TURN)).tolist()
+    name, (min_radius, max_radius) = [*SIZES.items()][size]
+    radius, turn = random.uniform((min_radius, -TURN), (max_radius, TURN)).tolist()
     turn = 0.0 if shape in ("circle", "ring") else turn
     change = random.integers(-JITTER, JITTER + 1, 3).tolist()
     red, green, blue = (
-        min(255, max(0, value + more)) for value, more in zip(COLOURS[colour], change, strict=True)
+        min(255, max(0, value + step)) for value, step in zip(COLOURS[colour], change, strict=True)
     )
     rgb = (red, green, blue)
     return Thing(shape, colour, name, 0.0, 0.0, round(radius, 4), round(turn, 2), rgb)
 
 
-def _fits(positions: Sequence[Sequence[float]], radii: Sequence[float]) -> bool:
+def _are_apart(positions: Sequence[Sequence[float]], radii: Sequence[float]) -> bool:
     """Whether no two objects overlap, and it is clear where the first is, seen from the others."""
     for i in range(len(positions)):
         for j in range(i + 1, len(positions)):
@@ -197,13 +197,14 @@ def _fits(positions: Sequence[Sequence[float]], radii: Sequence[float]) -> bool:
 
 
 def _relation(first: Thing, second: Thing) -> str:
+    """Return where the first object is, seen from the second: along the longer distance."""
     right, down = first.x - second.x, first.y - second.y
     if abs(right) > abs(down):
         return "right of" if right > 0 else "left of"
     return "below" if down > 0 else "above"
 
 
-def _stamp(image: Image.Image, thing: Thing, fill: Any, ground: Any) -> None:
+def _paint_thing(image: Image.Image, thing: Thing, fill: Any, ground: Any) -> None:
     """Draw one object into an image of any size."""
     side, draw = image.width, ImageDraw.Draw(image)
     x, y, radius = (value * side for value in (thing.x, thing.y, thing.radius))

@@ -44,49 +44,49 @@ def toy_splits(
     """
     if kind not in TOYS:
         raise InputError("data.kind", got=kind, expected=f"one of {', '.join(TOYS)}")
-    wanted = pairs + 2 * held_out
+    total = pairs + 2 * held_out
     check_memory(
         f"data.pairs={pairs} of data.longest={longest}",
-        wanted * (PAIR_BYTES + SYMBOL_BYTES * longest // 2),
+        total * (PAIR_BYTES + SYMBOL_BYTES * longest // 2),
         fix="generate fewer or shorter sequences",
     )
-    left = {length: _sequences(symbols, length, wanted) for length in range(1, longest + 1)}
-    if wanted > sum(left.values()):
+    unused = {length: _count_sequences(symbols, length, total) for length in range(1, longest + 1)}
+    if total > sum(unused.values()):
         raise InputError(
-            f"data.pairs: no more than {sum(left.values())} different sequences of up to "
+            f"data.pairs: no more than {sum(unused.values())} different sequences of up to "
             f"{longest} of {symbols} symbols",
             got=f"{pairs} + 2 x {held_out} held out",
             fix="ask for fewer pairs, more symbols, or a greater longest",
         )
     rng = random.Random(f"{seed} {kind}")
-    drawn = _distinct(rng, wanted, symbols, left)
-    examples = tuple(Pair(_text(source), _text(TOYS[kind](source)), (kind,)) for source in drawn)
+    sources = _draw_distinct(rng, total, symbols, unused)
+    examples = tuple(Pair(_text(source), _text(TOYS[kind](source)), (kind,)) for source in sources)
     valid, test = examples[:held_out], examples[held_out : 2 * held_out]
     return Splits(examples[2 * held_out :], valid, {"test": test})
 
 
-def _sequences(symbols: int, length: int, most: int) -> int:
-    """The number of different sequences of a length, but no more than `most`."""
+def _count_sequences(symbols: int, length: int, limit: int) -> int:
+    """The number of different sequences of a length, but no more than `limit`."""
     # 2 ** length > most if length is its number of bits: without computing a huge power
-    return most if length >= most.bit_length() else min(symbols**length, most)
+    return limit if length >= limit.bit_length() else min(symbols**length, limit)
 
 
-def _distinct(
-    rng: random.Random, count: int, symbols: int, left: dict[int, int]
+def _draw_distinct(
+    rng: random.Random, count: int, symbols: int, unused: dict[int, int]
 ) -> list[tuple[int, ...]]:
     """Draw different sequences in random order; a length with none left is no longer drawn."""
-    seen: dict[tuple[int, ...], None] = {}  # a dict keeps the order, a set does not
-    lengths = list(left)
-    while len(seen) < count:
+    drawn: dict[tuple[int, ...], None] = {}  # a dict keeps the order, a set does not
+    lengths = list(unused)
+    while len(drawn) < count:
         length = rng.choice(lengths)
         sequence = tuple(rng.randrange(symbols) for _ in range(length))
-        if sequence in seen:
+        if sequence in drawn:
             continue
-        seen[sequence] = None
-        left[length] -= 1
-        if not left[length]:
+        drawn[sequence] = None
+        unused[length] -= 1
+        if not unused[length]:
             lengths.remove(length)
-    sequences = list(seen)
+    sequences = list(drawn)
     rng.shuffle(sequences)  # short ones are drawn early: without this most would be held out
     return sequences
 

@@ -109,29 +109,34 @@ Example = TypeVar("Example", LabelledText, TaggedWords, Question)
 # Texts with a class
 
 
-def _texts(table: str, columns: Columns) -> Iterator[LabelledText | Problem]:
-    return _read(table, columns, TEXTS, _text_of)
+def _read_texts(table: str, columns: Columns) -> Iterator[LabelledText | Problem]:
+    """Read a table of texts with a class."""
+    return _read_table(table, columns, TEXTS, _parse_text)
 
 
-def _read(
+def _read_table(
     table: str, columns: Columns, layout: Layout, understand: Callable[[Row], Example]
 ) -> Iterator[Example | Problem]:
+    """Read a table; `understand` makes an example from the values of a row."""
     rows = tables.read_rows(table, layout, columns, understand, LABELLED)
     return (example for _, example in rows)
 
 
-def _text_of(row: Row) -> LabelledText:
+def _parse_text(row: Row) -> LabelledText:
+    """Make a labelled text, or pair of texts, from the values of a row."""
     _check_filled(row, "text", *(() if row.get("pair") is None else ("pair",)))
-    return LabelledText(row["text"], row.get("pair"), _label(row))
+    return LabelledText(row["text"], row.get("pair"), _parse_label(row))
 
 
 def _check_filled(row: Row, *roles: str) -> None:
+    """Raise `Unfit` if a text is empty."""
     for role in roles:
         if not row[role].strip():
             raise Unfit(f"empty {role}")
 
 
-def _label(row: Row) -> str:
+def _parse_label(row: Row) -> str:
+    """Return the label of a row as a text; numbers of classes are allowed."""
     label = row["label"]
     if isinstance(label, float) and label.is_integer():
         label = int(label)  # what tables make of whole numbers where some are missing
@@ -145,10 +150,11 @@ def _label(row: Row) -> str:
 # Words with tags
 
 
-def _words(table: str, columns: Columns) -> Iterator[TaggedWords | Problem]:
+def _read_words(table: str, columns: Columns) -> Iterator[TaggedWords | Problem]:
+    """Read words with tags: a word per line, or lists in the rows of a table."""
     if one_word_a_line(table):
-        return _sentences(table, columns)
-    return _read(table, columns, WORDS, _words_of)
+        return _read_sentences(table, columns)
+    return _read_table(table, columns, WORDS, _parse_words)
 
 
 def one_word_a_line(table: str) -> bool:
@@ -156,8 +162,9 @@ def one_word_a_line(table: str) -> bool:
     return records.has_suffix(table, *tables.CELLS) or not tables.is_table(table)
 
 
-def _words_of(row: Row) -> TaggedWords:
-    words, tags = _list_in(row, "words"), _list_in(row, "tags")
+def _parse_words(row: Row) -> TaggedWords:
+    """Make a sentence from a row with a list of words and a list of tags."""
+    words, tags = _parse_list(row, "words"), _parse_list(row, "tags")
     if len(words) != len(tags):
         raise Unfit(records.COLUMNS, f"{len(words)} words but {len(tags)} tags")
     if not words or not all(text.strip() for text in (*words, *tags)):
@@ -165,7 +172,8 @@ def _words_of(row: Row) -> TaggedWords:
     return TaggedWords(tuple(words), tuple(tags))
 
 
-def _list_in(row: Row, key: str) -> list[str]:
+def _parse_list(row: Row, key: str) -> list[str]:
+    """Return the list of texts of a row's column."""
     values = row[key]
     if key == "tags" and isinstance(values, list):  # tags may be numbers
         values = [str(value) if type(value) is int else value for value in values]
@@ -174,7 +182,7 @@ def _list_in(row: Row, key: str) -> list[str]:
     return values
 
 
-def _sentences(file: str, columns: Columns) -> Iterator[TaggedWords | Problem]:
+def _read_sentences(file: str, columns: Columns) -> Iterator[TaggedWords | Problem]:
     """Read one word per line with its tag in the last column; an empty line ends a sentence."""
 
     def is_empty(row: tuple[int, list[str] | Problem]) -> bool:
@@ -184,7 +192,7 @@ def _sentences(file: str, columns: Columns) -> Iterator[TaggedWords | Problem]:
     word, tag = (plan.chosen[role] for role in ("words", "tags")) if plan.chosen else (0, -1)
     lines = islice(_word_rows(file), int(plan.header), None)
     for empty, rows in groupby(lines, key=is_empty):
-        sentence = None if empty else _sentence(file, rows, word, tag)
+        sentence = None if empty else _parse_sentence(file, rows, word, tag)
         if sentence is not None:
             yield sentence
 
@@ -202,7 +210,7 @@ def _word_rows(file: str) -> Numbered[list[str]]:
         yield number, row
 
 
-def _sentence(
+def _parse_sentence(
     file: str, rows: Numbered[list[str]], word: int, tag: int
 ) -> TaggedWords | Problem | None:
     """Return the sentence in some rows, or the first problem; None if there is no word."""
@@ -227,21 +235,23 @@ def _sentence(
 # Questions about a text
 
 
-def _questions(table: str, columns: Columns) -> Iterator[Question | Problem]:
+def _read_questions(table: str, columns: Columns) -> Iterator[Question | Problem]:
+    """Read questions from SQuAD's JSON or from a table."""
     if records.has_suffix(table, ".json"):
-        return _squad(table)
-    return _read(table, columns, QUESTIONS, _question_of)
+        return _read_squad(table)
+    return _read_table(table, columns, QUESTIONS, _parse_question)
 
 
-def _question_of(row: Row) -> Question:
+def _parse_question(row: Row) -> Question:
+    """Make a question with its answers from the values of a row."""
     _check_filled(row, "context", "question")
     context, answers = row["context"], row.get("answers")
     if isinstance(answers, str):
-        answers = _placed(answers, row.get("start"), context) if answers.strip() else None
-    return Question(row["question"], context, _answers(answers, context))
+        answers = _locate_answer(answers, row.get("start"), context) if answers.strip() else None
+    return Question(row["question"], context, _parse_answers(answers, context))
 
 
-def _placed(answer: str, start: Any, context: str) -> dict[str, Any]:
+def _locate_answer(answer: str, start: Any, context: str) -> dict[str, Any]:
     """Return an answer that is a text alone, with its start: as given, or its only place."""
     if start is None or str(start).strip() == "":
         if context.count(answer) != 1:
@@ -254,7 +264,7 @@ def _placed(answer: str, start: Any, context: str) -> dict[str, Any]:
         raise Unfit(records.KEYS, f"'start' should be a whole number, not {start!r}") from None
 
 
-def _answers(value: Any, context: str) -> tuple[Excerpt, ...]:
+def _parse_answers(value: Any, context: str) -> tuple[Excerpt, ...]:
     """Parse the answers of a question, and check each against the context.
 
     Args:
@@ -281,7 +291,7 @@ def _answers(value: Any, context: str) -> tuple[Excerpt, ...]:
     return tuple(answers)
 
 
-def _squad(file: str) -> Iterator[Question | Problem]:
+def _read_squad(file: str) -> Iterator[Question | Problem]:
     """Read SQuAD's JSON document: articles, their paragraphs, the questions about each."""
     lines, size = [], 0
     for _, line in records.text_lines(file, LABELLED, LONGEST_DOCUMENT):
@@ -312,15 +322,15 @@ def _squad(file: str) -> Iterator[Question | Problem]:
         raise InputError(file, got=got, expected=expected) from None
     for row in rows:
         try:
-            yield _question_of(row)
+            yield _parse_question(row)
         except Unfit as problem:
             what, *detail = problem.args
             yield Problem(file, 1, what, f"question {row['id']}: {' '.join(detail)}")
 
 
 READERS: dict[str, Callable[[str, Columns], Iterator[Any]]] = {
-    "classify": _texts,
-    "tag": _words,
-    "answer": _questions,
+    "classify": _read_texts,
+    "tag": _read_words,
+    "answer": _read_questions,
 }
 """The reader of each task's examples: (table, named columns) -> examples or problems."""

@@ -57,7 +57,7 @@ def splits_in(table: str) -> dict[str, str]:
     if not path.is_dir():
         return {}
     if (path / "dataset_dict.json").is_file():
-        names = _json(path / "dataset_dict.json").get("splits")
+        names = _read_json(path / "dataset_dict.json").get("splits")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise InputError(f"{path / 'dataset_dict.json'}", got="no list of splits")
         return {
@@ -97,7 +97,7 @@ def shards(table: str) -> list[Path]:
             first = next(iter(splits.values()))
             got = f"a dataset with the splits {', '.join(splits)}"
             raise InputError(table, got=got, expected="one of them", fix=f"name it: {first}")
-        files = _listed_in_state(path) if (path / "state.json").is_file() else _files_in(path)
+        files = _files_in_state(path) if (path / "state.json").is_file() else _files_in(path)
     else:
         files = sorted(Path(name) for name in glob.glob(table))  # noqa: PTH207 (any folder)
     if not files:
@@ -108,7 +108,7 @@ def shards(table: str) -> list[Path]:
 def column_names(table: str) -> dict[str, list[str]]:
     """Read the names of the columns; for a column of objects, with the names of their keys."""
     path = shards(table)[0]
-    schema, _ = _opened(path)
+    schema, _ = _open_file(path)
     try:
         twice = [name for name in schema.names if schema.names.count(name) > 1]
         if twice:
@@ -118,8 +118,8 @@ def column_names(table: str) -> dict[str, list[str]]:
             field.name: [child.name for child in field.type] if _is_object(field.type) else []
             for field in schema
         }
-    except _errors() as problem:  # a name that is not UTF-8
-        raise _damaged(path, problem) from None
+    except _reading_errors() as problem:  # a name that is not UTF-8
+        raise _damage_error(path, problem) from None
 
 
 def rows(table: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -133,21 +133,21 @@ def rows(table: str, columns: Sequence[str] | None = None) -> Iterator[dict[str,
         InputError: A file is damaged, or the files have different columns.
     """
     for path in shards(table):
-        schema, batches = _opened(path)
-        wanted = [n for n in schema.names if not _NO_TEXT.search(str(schema.field(n).type))] if (
+        schema, batches = _open_file(path)
+        names = [n for n in schema.names if not _NO_TEXT.search(str(schema.field(n).type))] if (
             columns is None
         ) else list(columns)  # fmt: skip
-        absent = [name for name in wanted if name not in schema.names]
-        if absent:
-            got = f"no column {absent[0]}, which {shards(table)[0]} has"
+        missing = [name for name in names if name not in schema.names]
+        if missing:
+            got = f"no column {missing[0]}, which {shards(table)[0]} has"
             raise InputError(str(path), got=got, expected="the same columns in all files")
         labels = _class_names(schema)
         try:
-            for batch in batches(wanted):
+            for batch in batches(names):
                 for row in batch.to_pylist():
                     yield {key: _label_names(value, labels.get(key)) for key, value in row.items()}
-        except _errors() as problem:
-            raise _damaged(path, problem) from None
+        except _reading_errors() as problem:
+            raise _damage_error(path, problem) from None
 
 
 def _label_names(value: Any, names: list[str] | None) -> Any:
@@ -156,15 +156,15 @@ def _label_names(value: Any, names: list[str] | None) -> Any:
         return value
     if isinstance(value, list):
         return [_label_names(item, names) for item in value]
-    known = isinstance(value, int) and 0 <= value < len(names)
-    return names[value] if known else None  # -1 stands for a hidden label
+    has_name = isinstance(value, int) and 0 <= value < len(names)
+    return names[value] if has_name else None  # -1 stands for a hidden label
 
 
 Batches = Callable[[list[str]], Iterator[Any]]
 """Names of columns -> batches of rows with these columns."""
 
 
-def _opened(path: Path) -> tuple[Any, Batches]:
+def _open_file(path: Path) -> tuple[Any, Batches]:
     """Open a file: its schema, and a function that reads it in batches."""
     pyarrow = _pyarrow(path)
     try:
@@ -175,23 +175,24 @@ def _opened(path: Path) -> tuple[Any, Batches]:
             return file.schema_arrow, lambda columns: file.iter_batches(AT_ONCE, columns=columns)
         with pyarrow.memory_map(str(path)) as source:
             schema = _arrow_reader(pyarrow, source).schema
-    except _errors() as problem:
-        raise _damaged(path, problem) from None
+    except _reading_errors() as problem:
+        raise _damage_error(path, problem) from None
     return schema, lambda columns: _arrow_batches(pyarrow, path, columns)
 
 
 def _arrow_batches(pyarrow: Any, path: Path, columns: list[str]) -> Iterator[Any]:
+    """Yield the rows of an Arrow file, at most `AT_ONCE` in a batch."""
     with pyarrow.memory_map(str(path)) as source:
         reader = _arrow_reader(pyarrow, source)
         for number in range(getattr(reader, "num_record_batches", 2**62)):
             try:
-                whole = (
+                record_batch = (
                     reader.get_batch(number) if hasattr(reader, "get_batch")
                     else reader.read_next_batch()
                 )  # fmt: skip
             except StopIteration:
                 return
-            batch = whole.select(columns)
+            batch = record_batch.select(columns)
             batch.validate(full=True)  # offsets that lead out of the file would be followed
             for start in range(0, batch.num_rows, AT_ONCE):
                 yield batch.slice(start, AT_ONCE)
@@ -227,9 +228,9 @@ def _files_in(folder: Path) -> list[Path]:
     return [] if texts else files
 
 
-def _listed_in_state(folder: Path) -> list[Path]:
+def _files_in_state(folder: Path) -> list[Path]:
     """List the Arrow files that a `state.json` names; none of them may lie elsewhere."""
-    state = _json(folder / "state.json")
+    state = _read_json(folder / "state.json")
     if state.get("_indices_data_files") or state.get("_indices_files"):
         got = "a dataset with indices, written by an old version"
         raise InputError(str(folder), got=got, fix="save it again: load_from_disk, save_to_disk")
@@ -246,7 +247,7 @@ def _listed_in_state(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     return parse_json(path, read_small(path, MOST_INFO))
 
 
@@ -255,6 +256,7 @@ def _is_object(kind: Any) -> bool:
 
 
 def _pyarrow(path: Path) -> Any:
+    """Import pyarrow; an error that names the extra if it is not installed."""
     try:
         import pyarrow
         import pyarrow.ipc
@@ -268,7 +270,7 @@ def _pyarrow(path: Path) -> Any:
     return pyarrow
 
 
-def _errors() -> tuple[type[Exception], ...]:
+def _reading_errors() -> tuple[type[Exception], ...]:
     """What reading a damaged file can raise."""
     try:
         from pyarrow import ArrowException
@@ -277,7 +279,8 @@ def _errors() -> tuple[type[Exception], ...]:
     return ArrowException, OSError, ValueError, OverflowError  # times that Python does not have
 
 
-def _damaged(path: Path, problem: Exception) -> InputError:
+def _damage_error(path: Path, problem: Exception) -> InputError:
+    """Return the error for a file that cannot be read."""
     reason = str(problem).partition("\n")[0]
     expected = "a whole Parquet or Arrow file"
     return InputError(f"{path} cannot be read", got=reason, expected=expected)

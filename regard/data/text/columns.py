@@ -13,8 +13,8 @@ from statistics import mean
 
 from regard.data.config import Column
 from regard.data.text.roles import (
-    BESIDE,
     BOTH_TEXTS,
+    FILLERS,
     IDS,
     IMAGES,
     LANGUAGE_WORDS,
@@ -22,7 +22,7 @@ from regard.data.text.roles import (
     TEXT,
     TEXTS,
     Layout,
-    folded,
+    fold,
     is_language,
     is_usual,
     words_of,
@@ -50,45 +50,45 @@ def is_header(rows: Sequence[Sequence[str]], layout: Layout) -> bool:
         >>> is_header([["id", "sentence", "label"], ["1", "So good.", "pos"]], TEXTS)
         True
     """
-    first, *others = [[cell.strip() for cell in row] for row in rows]
-    others = [row for row in others if len(row) == len(first)]
+    first, *below = [[cell.strip() for cell in row] for row in rows]
+    below = [row for row in below if len(row) == len(first)]
     if len(first) < min(layout.positions, default=2):
         return False
     if len(first) == 1:
-        return folded(first[0]) in TEXT.names and _mean_words(others) >= SENTENCES
+        return fold(first[0]) in TEXT.names and _mean_words(below) >= SENTENCES
     if layout is PAIRS and len(first) == 2:
-        return _names_two_sides(first, others) or _numbers_below(first, others)
+        return _names_two_sides(first, below) or _numbers_below(first, below)
     return (
-        _has_usual_names(first, others, layout)
-        or (layout is IMAGES and _paths_below(first, others))
-        or _numbers_below(first, others)
-        or (layout is TEXTS and _labels_below(first, others))
+        _has_usual_names(first, below, layout)
+        or (layout is IMAGES and _paths_below(first, below))
+        or _numbers_below(first, below)
+        or (layout is TEXTS and _labels_below(first, below))
     )
 
 
-def _names_two_sides(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
+def _names_two_sides(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether two cells name the sides of pairs: by role, by language, or as `de_text`."""
     sides = [words_of(cell) for cell in first]
-    known = {name for role in PAIRS.roles for name in role.names} | BESIDE | LANGUAGE_WORDS
-    sentences = _mean_words(others) >= SENTENCES
+    known_words = {name for role in PAIRS.roles for name in role.names} | FILLERS | LANGUAGE_WORDS
+    sentences = _mean_words(below) >= SENTENCES
     if all(re.fullmatch(r"[^\W\d]+(_[^\W_]+)+", cell) for cell in first) and sentences:
         return True  # no sentence has underscores
-    if not all(side and len(side) <= 3 and side <= known for side in sides):
+    if not all(side and len(side) <= 3 and side <= known_words for side in sides):
         return False
     source, target = ([role.fits(cell) for cell in first] for role in PAIRS.roles)
-    named = (source[0] and target[1]) or (target[0] and source[1])
+    names_roles = (source[0] and target[1]) or (target[0] and source[1])
     # in a dictionary, "English" and "Englisch" may be a pair as others are
-    return named or (sentences and sides[0] != sides[1])
+    return names_roles or (sentences and sides[0] != sides[1])
 
 
-def _has_usual_names(first: Sequence[str], others: Sequence[Sequence[str]], layout: Layout) -> bool:
+def _has_usual_names(first: Sequence[str], below: Sequence[Sequence[str]], layout: Layout) -> bool:
     """Whether the cells are names that the columns of such data usually have."""
     hits = {role.key for role in layout.roles for cell in first if role.fits(cell)}
     if layout is PAIRS:
         hits |= {cell for cell in first if is_language(cell)}
-    if not _could_be_names(first, others):
+    if not _could_be_names(first, below):
         return False
-    if layout is IMAGES and any(folded(cell) in layout["image"].names for cell in first):
+    if layout is IMAGES and any(fold(cell) in layout["image"].names for cell in first):
         return True  # the path of an image has a suffix
     if all(map(is_usual, first)):
         return bool(hits) or len(first) > 2
@@ -96,11 +96,11 @@ def _has_usual_names(first: Sequence[str], others: Sequence[Sequence[str]], layo
     return len(hits) > 1 or (bool(hits) and single and len(first) > 2)
 
 
-def _numbers_below(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
+def _numbers_below(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether a column has only numbers, and a name above them."""
-    if len(others) < FEWEST or not _could_be_names(first, others):
+    if len(below) < FEWEST or not _could_be_names(first, below):
         return False
-    columns = ([row[index] for row in others if row[index]] for index in range(len(first)))
+    columns = ([row[index] for row in below if row[index]] for index in range(len(first)))
     return any(len(cells) >= FEWEST and all(map(_NUMBER.fullmatch, cells)) for cells in columns)
 
 
@@ -113,16 +113,16 @@ def may_be_names(rows: Sequence[Sequence[str]]) -> bool:
         >>> may_be_names([["Satz", "Übersetzung"], *[["Wo ist er?", "Where is he?"]] * 3])
         True
     """
-    first, *others = [[cell.strip() for cell in row] for row in rows]
-    others = [row for row in others if len(row) == len(first)]
-    if len(first) < 2 or len(others) < FEWEST:
+    first, *below = [[cell.strip() for cell in row] for row in rows]
+    below = [row for row in below if len(row) == len(first)]
+    if len(first) < 2 or len(below) < FEWEST:
         return False
-    words = all(map(str.isidentifier, first)) and _could_be_names(first, others)
+    words = all(map(str.isidentifier, first)) and _could_be_names(first, below)
     numbers = first[first[0] == "" :] == [str(at) for at in range(len(first) - (first[0] == ""))]
-    alike = sum(all(map(str.isidentifier, row)) for row in others)
-    columns = ([[row[index]] for row in others] for index in range(len(first)))
+    alike = sum(all(map(str.isidentifier, row)) for row in below)
+    columns = ([[row[index]] for row in below] for index in range(len(first)))
     sentences = max(map(_mean_words, columns)) >= SENTENCES
-    return (words or numbers) and sentences and alike <= len(others) // 10
+    return (words or numbers) and sentences and alike <= len(below) // 10
 
 
 def may_name_tags(rows: Sequence[Sequence[str]]) -> bool:
@@ -132,13 +132,13 @@ def may_name_tags(rows: Sequence[Sequence[str]]) -> bool:
         >>> may_name_tags([["Wort", "Etikett"], *[["Anna", "noun"], ["schläft", "verb"]] * 5])
         True
     """
-    first, *others = [[cell.strip() for cell in row] for row in rows]
-    others = [row for row in others if len(row) == len(first)]
-    if len(first) < 2 or len(others) < 10 or not all(map(str.isidentifier, first)):
+    first, *below = [[cell.strip() for cell in row] for row in rows]
+    below = [row for row in below if len(row) == len(first)]
+    if len(first) < 2 or len(below) < 10 or not all(map(str.isidentifier, first)):
         return False
     cases = (str.isupper, str.islower, str.istitle)
-    same = any(is_case(first[-1]) and is_case(row[-1]) for is_case in cases for row in others)
-    return not same and _could_be_names(first, others)
+    same = any(is_case(first[-1]) and is_case(row[-1]) for is_case in cases for row in below)
+    return not same and _could_be_names(first, below)
 
 
 def is_out_of_order(layout: Layout, rows: Sequence[Sequence[str]]) -> bool:
@@ -167,37 +167,37 @@ def _are_ids(cells: Sequence[str], *, distinct: bool) -> bool:
     return distinct and len({*cells}) == len(cells) and all(map(_ID.fullmatch, cells))
 
 
-def _labels_below(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
+def _labels_below(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether texts stand below a single word, and a few labels below another that is none."""
-    labels = {row[-1] for row in others}
+    labels = {row[-1] for row in below}
     return (
-        len(others) >= 10
-        and len(labels) <= len(others) // 5
+        len(below) >= 10
+        and len(labels) <= len(below) // 5
         and all(cell.isidentifier() for cell in first)
-        and _could_be_names(first, others)
-        and _mean_words([row[:-1] for row in others]) >= SENTENCES
+        and _could_be_names(first, below)
+        and _mean_words([row[:-1] for row in below]) >= SENTENCES
     )
 
 
-def _paths_below(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
+def _paths_below(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether a column has only names of files, and another name above them."""
-    columns = ([row[index] for row in others] for index in range(len(first)))
-    return _could_be_names(first, others) and any(
+    columns = ([row[index] for row in below] for index in range(len(first)))
+    return _could_be_names(first, below) and any(
         cells and not _SUFFIX.search(first[index]) and all(map(_SUFFIX.search, cells))
         for index, cells in enumerate(columns)
     )
 
 
-def _could_be_names(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
+def _could_be_names(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether cells look like names, and none of them occurs again below.
 
     The first may have no name, as pandas leaves the index, and so may a column that is empty.
     """
-    below = [{row[index] for row in others} for index in range(len(first))]
-    for index, (cell, seen) in enumerate(zip(first, below, strict=True)):
-        if not cell and (index == 0 or seen <= {""}):
+    columns = [{row[index] for row in below} for index in range(len(first))]
+    for index, (cell, cells) in enumerate(zip(first, columns, strict=True)):
+        if not cell and (index == 0 or cells <= {""}):
             continue
-        if cell in seen or not _NAME.fullmatch(cell):
+        if cell in cells or not _NAME.fullmatch(cell):
             return False
     return any(first)
 
@@ -222,57 +222,57 @@ def choose_columns(
     Raises:
         InputError: There is no column of a given name.
     """
-    chosen = {role: find_column(file, names, role, column) for role, column in named.items()}
-    free = [index for index in range(len(names)) if index not in chosen.values()]
-    _choose_usual(names, layout, chosen, free, guess_optional=not named)
+    indices = {role: find_column(file, names, role, column) for role, column in named.items()}
+    free = [index for index in range(len(names)) if index not in indices.values()]
+    _choose_by_name(names, layout, indices, free, guess_optional=not named)
     if layout is PAIRS:
-        _choose_sides(names, chosen, free)
-    missing = [role.key for role in layout.required if role.key not in chosen]
-    left = [index for index in free if folded(names[index]) not in IDS]
-    if len(missing) == 1 and len(left) == 1:
-        chosen[missing[0]] = left[0]
-    return {role.key: chosen[role.key] for role in layout.roles if role.key in chosen}
+        _choose_sides(names, indices, free)
+    missing = [role.key for role in layout.required if role.key not in indices]
+    candidates = [index for index in free if fold(names[index]) not in IDS]
+    if len(missing) == 1 and len(candidates) == 1:
+        indices[missing[0]] = candidates[0]
+    return {role.key: indices[role.key] for role in layout.roles if role.key in indices}
 
 
-def _choose_usual(
+def _choose_by_name(
     names: Sequence[str],
     layout: Layout,
-    chosen: dict[str, int],
+    indices: dict[str, int],
     free: list[int],
     *,
     guess_optional: bool,
 ) -> None:
     """Add the columns whose names are usual for their roles to those chosen."""
     for role in sorted(layout.roles, key=lambda role: not role.optional):
-        if role.key in chosen or (role.optional and not guess_optional):
+        if role.key in indices or (role.optional and not guess_optional):
             continue
-        usual = [index for index in free if role.fits(names[index])]
-        exact = [index for index in usual if folded(names[index]) == role.key]
-        if layout is TEXTS and role is TEXT and {names[index] for index in usual} == BOTH_TEXTS:
-            if guess_optional and "pair" not in chosen:
-                chosen["text"], chosen["pair"] = usual
-                free[:] = [index for index in free if index not in usual]
+        matching = [index for index in free if role.fits(names[index])]
+        exact = [index for index in matching if fold(names[index]) == role.key]
+        if layout is TEXTS and role is TEXT and {names[index] for index in matching} == BOTH_TEXTS:
+            if guess_optional and "pair" not in indices:
+                indices["text"], indices["pair"] = matching
+                free[:] = [index for index in free if index not in matching]
             continue
-        usual = exact or usual
+        matching = exact or matching
         if layout is IMAGES:  # a list of images may have several names for one thing
-            order = [index for name in role.names for index in free if folded(names[index]) == name]
-            usual = order[:1]
-        if len(usual) == 1:
-            chosen[role.key] = usual[0]
-            free.remove(usual[0])
+            order = [index for name in role.names for index in free if fold(names[index]) == name]
+            matching = order[:1]
+        if len(matching) == 1:
+            indices[role.key] = matching[0]
+            free.remove(matching[0])
 
 
-def _choose_sides(names: Sequence[str], chosen: dict[str, int], free: list[int]) -> None:
+def _choose_sides(names: Sequence[str], indices: dict[str, int], free: list[int]) -> None:
     """Choose the sides of pairs by languages, or the only two columns in their order."""
-    missing = [role for role in ("source", "target") if role not in chosen]
+    missing = [role for role in ("source", "target") if role not in indices]
     # the keys of an object are sorted: their order does not say which is the source
     languages = [at for at in free if is_language(names[at]) and "." not in names[at]]
     if len(languages) > len(missing):  # "id" is a language, too
-        languages = [index for index in languages if folded(names[index]) not in IDS]
+        languages = [index for index in languages if fold(names[index]) not in IDS]
     only_two = len(names) == len(missing) == 2 and not any("." in name for name in names)
     sides = free if only_two else languages
     if len(sides) == len(missing):
-        chosen |= dict(zip(missing, sides, strict=True))
+        indices |= dict(zip(missing, sides, strict=True))
         free[:] = [index for index in free if index not in sides]
 
 
@@ -282,28 +282,28 @@ def find_column(file: str, names: Sequence[str], role: str, column: Column) -> i
     Raises:
         InputError: There is none, or there are several of that name.
     """
-    wanted = str(column)
-    indices = [index for index, name in enumerate(names) if name == wanted]
-    similar = [index for index, name in enumerate(names) if folded(name) == folded(wanted)]
+    key = str(column)
+    indices = [index for index, name in enumerate(names) if name == key]
+    similar = [index for index, name in enumerate(names) if fold(name) == fold(key)]
     indices = indices or similar
     if not indices and isinstance(column, int) and 0 < column <= len(names):
         return column - 1
     if len(indices) == 1:
         return indices[0]
-    what = f"{file} has the columns {listed(names)}"
+    what = f"{file} has the columns {names_text(names)}"
     if indices:
         numbers = " or ".join(f"data.{role}={index + 1}" for index in indices)
-        raise InputError(f"{what}: several are called {wanted}", fix=f"use the number: {numbers}")
-    near = nearest(wanted, names)
-    fix = f"did you mean data.{role}={near[0]}?" if near else f"name one of them: data.{role}=NAME"
-    raise InputError(f"{what}: none is called {wanted}, which data.{role} names", fix=fix)
+        raise InputError(f"{what}: several are called {key}", fix=f"use the number: {numbers}")
+    hits = nearest(key, names)
+    fix = f"did you mean data.{role}={hits[0]}?" if hits else f"name one of them: data.{role}=NAME"
+    raise InputError(f"{what}: none is called {key}, which data.{role} names", fix=fix)
 
 
-def which_columns(
+def unclear_columns_error(
     file: str,
     names: Sequence[str],
     layout: Layout,
-    chosen: Mapping[str, int],
+    indices: Mapping[str, int],
     rows: Sequence[Sequence[str]],
     note: str = "",
 ) -> InputError:
@@ -313,46 +313,46 @@ def which_columns(
         file: Its name.
         names: The names of the columns, or their numbers in a file without names.
         layout: The roles of the task.
-        chosen: The columns that are known.
+        indices: The column of each role, where it is known.
         rows: Some rows, to suggest columns by their contents.
         note: What else to do about it.
     """
-    missing = [role.key for role in layout.required if role.key not in chosen]
-    free = [index for index in range(len(names)) if index not in chosen.values()]
+    missing = [role.key for role in layout.required if role.key not in indices]
+    free = [index for index in range(len(names)) if index not in indices.values()]
     questions = ", which the ".join(missing)
     fix = (
         "add "
         + " ".join(
             f"data.{role}={shell_word(names[index], index, names)}"
-            for role, index in _suggested(missing, names, free, rows).items()
+            for role, index in _suggest_columns(missing, names, free, rows).items()
         )
         + note
     )
     if all(name.isdecimal() for name in names):
-        shown = listed([cell[:30] for cell in rows[0]]) if rows else "empty"
-        what = f"{file} has {len(names)} columns without names (the first line: {shown})"
+        first_cells = names_text([cell[:30] for cell in rows[0]]) if rows else "empty"
+        what = f"{file} has {len(names)} columns without names (the first line: {first_cells})"
     else:
-        what = f"{file} has the column{'s' if len(names) > 1 else ''} {listed(names)}"
+        what = f"{file} has the column{'s' if len(names) > 1 else ''} {names_text(names)}"
     if len(free) < len(missing):
         return InputError(f"{what}, but no column for the {missing[-1]}")
     return InputError(f"{what}: which is the {questions}?", fix=fix)
 
 
-def _suggested(
+def _suggest_columns(
     missing: Sequence[str], names: Sequence[str], free: Sequence[int], rows: Sequence[Sequence[str]]
 ) -> dict[str, int]:
     """Suggest columns by their contents: the longest are texts, one of few values the label."""
     rows = [row for row in rows if len(row) == len(names)]
     length = {index: mean([len(row[index]) for row in rows] or [0]) for index in free}
     kinds = {index: len({row[index] for row in rows}) for index in free}
-    left = [index for index in free if folded(names[index]) not in IDS] or list(free)
-    left += [index for index in free if index not in left]
+    candidates = [index for index in free if fold(names[index]) not in IDS] or list(free)
+    candidates += [index for index in free if index not in candidates]
     suggested: dict[str, int] = {}
-    if "label" in missing and len(left) > 1:
-        likely = min(left, key=lambda index: (kinds[index] < 2, kinds[index], length[index]))
+    if "label" in missing and len(candidates) > 1:
+        likely = min(candidates, key=lambda index: (kinds[index] < 2, kinds[index], length[index]))
         suggested["label"] = likely
-        left.remove(likely)
-    longest = sorted(left, key=lambda index: -length[index])[: len(missing) - len(suggested)]
+        candidates.remove(likely)
+    longest = sorted(candidates, key=lambda index: -length[index])[: len(missing) - len(suggested)]
     texts = [role for role in missing if role not in suggested]
     suggested |= dict(zip(texts, sorted(longest), strict=False))
     return {role: suggested[role] for role in missing if role in suggested}
@@ -365,11 +365,12 @@ def shell_word(name: str, index: int, names: Sequence[str]) -> str:
     return name if re.fullmatch(r"[\w.:-]+", name) else f"'{name}'"
 
 
-def listed(names: Sequence[str]) -> str:
+def names_text(names: Sequence[str]) -> str:
     """Names in one line; of many, the first."""
-    shown = [name or "(none)" for name in names[:20]]
-    return ", ".join(shown) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    first_names = [name or "(none)" for name in names[:20]]
+    return ", ".join(first_names) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 
 def _mean_words(rows: Sequence[Sequence[str]]) -> float:
+    """Return the mean number of words of a cell."""
     return mean([len(cell.split()) for row in rows for cell in row] or [0])

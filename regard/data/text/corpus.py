@@ -117,12 +117,12 @@ def survey(
             progress(done)
     counts = np.frombuffer(sizes, dtype=np.int64)
     _check_not_empty(len(counts), skipped)
-    aside = choose(counts, held_out, seed)
-    ends = counts if aside is not None else _without_tails(counts, held_out)
+    mask = choose(counts, held_out, seed)
+    ends = counts if mask is not None else _lengths_without_tails(counts, held_out)
     texts = [
         block
         for _, document, position, block in sample
-        if (aside is None or not aside[document]) and position < ends[document]
+        if (mask is None or not mask[document]) and position < ends[document]
     ]
     return Survey(texts, counts, dict(skipped))
 
@@ -139,14 +139,14 @@ def choose(sizes: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.b
         (documents,) True for held-out documents; None if every document is longer than this
         fraction of the text, in which case the end of each document is to be held out.
     """
-    aside = np.zeros(len(sizes), dtype=np.bool_)
+    mask = np.zeros(len(sizes), dtype=np.bool_)
     budget = fraction * float(sizes.sum())
     if not budget:
-        return aside
+        return mask
     order = shuffled(generator(seed), len(sizes))
-    fits = order[sizes[order] <= budget]
-    aside[fits[np.cumsum(sizes[fits]) <= budget]] = True
-    return aside if aside.any() else None
+    candidates = order[sizes[order] <= budget]
+    mask[candidates[np.cumsum(sizes[candidates]) <= budget]] = True
+    return mask if mask.any() else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,11 +222,11 @@ class Corpus:
             InputError: If one of them would have no tokens.
         """
         sizes = self.documents.sizes if self.characters is None else self.characters
-        aside = choose(sizes, held_out, seed)
-        if aside is not None:
-            parts = [self.part(self.starts[rows], self.stops[rows]) for rows in (~aside, aside)]
+        mask = choose(sizes, held_out, seed)
+        if mask is not None:
+            parts = [self.part(self.starts[rows], self.stops[rows]) for rows in (~mask, mask)]
         else:
-            cuts = self.starts + _without_tails(self.documents.sizes, held_out)
+            cuts = self.starts + _lengths_without_tails(self.documents.sizes, held_out)
             parts = [self.part(self.starts, cuts), self.part(cuts, self.stops)]
         if min(part.tokens - len(part) for part in parts) < 1:
             raise InputError(
@@ -278,13 +278,13 @@ def encode(
         return corpus
     state = "the text is not encoded; no partial files are left"
     with new_folder(folder, lambda path: _open(path, checksums) is not None, state) as temporary:
-        _fill(temporary, text, tokenizer, frame, progress)
+        _write_corpus(temporary, text, tokenizer, frame, progress)
     corpus = _open(folder, checksums)
     assert corpus is not None
     return corpus
 
 
-def _fill(
+def _write_corpus(
     folder: Path,
     text: Text,
     tokenizer: Encoder,
@@ -295,17 +295,17 @@ def _fill(
     kind = np.dtype(np.uint16 if tokenizer.vocab <= 2**16 else np.uint32)
     skipped: Counter[str] = Counter()
     stops, sizes = array("q"), array("q")
-    written = size = done = 0
-    fresh = True  # whether the next piece begins a document
+    tokens = size = done = 0
+    is_first = True  # whether the next piece begins a document
     with (folder / "ids.bin").open("wb") as file:
-        for pieces in _groups(text.pieces(skipped)):
+        for pieces in _group_pieces(text.pieces(skipped)):
             rows = tokenizer.encode_batch([piece.text for piece in pieces])
             for piece, row in zip(pieces, rows, strict=True):
-                ids = [*(frame[0] if fresh else ()), *row, *(frame[1] if piece.last else ())]
+                ids = [*(frame[0] if is_first else ()), *row, *(frame[1] if piece.last else ())]
                 file.write(np.array(ids, dtype=kind).tobytes())
-                written, size, fresh = written + len(ids), size + len(piece.text), piece.last
-                if fresh:
-                    stops.append(written)
+                tokens, size, is_first = tokens + len(ids), size + len(piece.text), piece.last
+                if is_first:
+                    stops.append(tokens)
                     sizes.append(size)
                     done, size = done + size, 0
             if progress is not None:
@@ -314,11 +314,11 @@ def _fill(
     _check_not_empty(len(stops), skipped)
     write_array(folder / "stops.npy", np.frombuffer(stops, dtype=np.int64))
     write_array(folder / "characters.npy", np.frombuffer(sizes, dtype=np.int64))
-    facts = {"dtype": kind.name, "tokens": written, "skipped": dict(skipped)}
+    facts = {"dtype": kind.name, "tokens": tokens, "skipped": dict(skipped)}
     write_synced(folder / "corpus.json", json.dumps(facts).encode())
 
 
-def _groups(pieces: Iterator[DocumentPiece]) -> Iterator[list[DocumentPiece]]:
+def _group_pieces(pieces: Iterator[DocumentPiece]) -> Iterator[list[DocumentPiece]]:
     """Group pieces into lists of about `AT_ONCE` characters, to be encoded together."""
     group: list[DocumentPiece] = []
     size = 0
@@ -350,13 +350,14 @@ def _open(folder: Path, checksums: dict[str, str]) -> Corpus | None:
     return Corpus(ids, starts, stops, characters, facts["skipped"], checksums)
 
 
-def _without_tails(sizes: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
+def _lengths_without_tails(sizes: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
     """Compute the length of each document without its last fraction, which is held out."""
     lengths: NDArray[np.int64] = np.floor(sizes * (1 - fraction)).astype(np.int64)
     return lengths
 
 
 def _check_not_empty(documents: int, skipped: Counter[str]) -> None:
+    """Raise an error if there is no document."""
     if not documents:
         problems = ", ".join(f"{count} x {what}" for what, count in skipped.items())
         raise InputError("the text", got=problems or "nothing", expected="at least one document")

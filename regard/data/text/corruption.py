@@ -128,13 +128,13 @@ def mask_tokens(
     if symbols.continues is None:
         positions = np.sort(random.permutation(np.flatnonzero(free))[:count])
     else:
-        positions = _whole_words(free, ~symbols.continues[ids], random, count)
+        positions = _choose_words(free, ~symbols.continues[ids], random, count)
     numbers = random.random(len(positions))
-    others = random.integers(len(symbols.ordinary), size=len(positions))
+    replacements = random.integers(len(symbols.ordinary), size=len(positions))
     masked = ids.copy()
     masked[positions] = np.select(
         [numbers < HIDDEN, numbers < HIDDEN + CHANGED],
-        [np.full(len(positions), symbols.mask), symbols.ordinary[others]],
+        [np.full(len(positions), symbols.mask), symbols.ordinary[replacements]],
         ids[positions],
     )
     return masked, positions
@@ -211,7 +211,7 @@ class SentencePairs:
         begin, end = [self.masking.symbols.begin], [self.masking.symbols.end]
         rows, types, follows = [], [], []
         for text, example in zip(texts(batch), batch.index, strict=True):
-            first, second, follow = self._pair(text, example, epoch)
+            first, second, follow = self._make_pair(text, example, epoch)
             rows.append(np.concatenate([begin, first, end, second, end]))
             types.append(np.repeat([0, 1], [len(first) + 2, len(second) + 1]))
             follows.append(int(follow))
@@ -219,17 +219,18 @@ class SentencePairs:
         typed = masked.source.typed(torch.from_numpy(np.concatenate(types)))
         return replace(masked, source=typed, labels=torch.tensor(follows))
 
-    def _pair(self, text: Ids, example: int, epoch: int) -> tuple[Ids, Ids, bool]:
+    def _make_pair(self, text: Ids, example: int, epoch: int) -> tuple[Ids, Ids, bool]:
+        """Cut a text in two; the second part is its own, or from another document."""
         random = generator(self.masking.seed, epoch, example, _PAIRS)
         if len(text) < 2:  # too short to cut in two
-            return text, self._other(example, 1, random), False
+            return text, self._other_text(example, 1, random), False
         cuts = 1 + np.flatnonzero(np.isin(text[:-1], self._stops))
         cut = int(random.choice(cuts if len(cuts) else np.arange(1, len(text))))
         if random.random() < 0.5:
             return text[:cut], text[cut:], True
-        return text[:cut], self._other(example, len(text) - cut, random), False
+        return text[:cut], self._other_text(example, len(text) - cut, random), False
 
-    def _other(self, example: int, length: int, random: np.random.Generator) -> Ids:
+    def _other_text(self, example: int, length: int, random: np.random.Generator) -> Ids:
         """Return `length` tokens of another document, from a sentence's beginning if possible."""
         own_document = int(np.searchsorted(self.corpus.starts, example, side="right")) - 1
         for _ in range(TRIES):
@@ -256,7 +257,7 @@ def texts(batch: Batch[Ragged]) -> list[Ids]:
     return np.split(batch.source.ids.numpy(), ends[:-1])
 
 
-def _whole_words(
+def _choose_words(
     free: NDArray[np.bool_], begins: NDArray[np.bool_], random: np.random.Generator, count: int
 ) -> Ids:
     """Choose random words of at most `count` tokens together; one word if each is longer.
@@ -266,12 +267,12 @@ def _whole_words(
     """
     # a special symbol is not part of a word
     begins = begins | ~free | np.concatenate([[True], ~free[:-1]])
-    number = np.cumsum(begins) - 1
-    words = random.permutation(np.unique(number[free]))
-    sizes = np.bincount(number)
-    chosen, taken = [], 0
+    word_of_token = np.cumsum(begins) - 1
+    words = random.permutation(np.unique(word_of_token[free]))
+    sizes = np.bincount(word_of_token)
+    chosen_words, token_count = [], 0
     for word in words.tolist():
-        if taken + sizes[word] <= count:
-            chosen.append(word)
-            taken += int(sizes[word])
-    return np.flatnonzero(free & np.isin(number, chosen or words[:1]))
+        if token_count + sizes[word] <= count:
+            chosen_words.append(word)
+            token_count += int(sizes[word])
+    return np.flatnonzero(free & np.isin(word_of_token, chosen_words or words[:1]))

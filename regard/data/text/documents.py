@@ -37,7 +37,7 @@ PIECE = 2**18
 ENTRY = 2**26
 """The most characters of a JSONL line: unlike a line of text, it must be parsed as a whole."""
 
-Bad = Callable[[Problem], None]
+OnProblem = Callable[[Problem], None]
 """Handles a problem: raises an error, or counts it."""
 Lines = Iterator[tuple[int, str]]
 """Lines with their numbers; a long line comes in parts with the same number."""
@@ -127,16 +127,16 @@ class TextFiles:
             InputError: If a file cannot be read, or at the first problem with `stop`.
         """
 
-        def bad(problem: Problem) -> None:
+        def note(problem: Problem) -> None:
             records.count_or_stop(problem, self.on_bad, skipped)
 
         for file in self.files:
-            before, any_piece = skipped.total(), False
-            for piece in bounded(self._parts(file, bad)):
+            skipped_before, any_piece = skipped.total(), False
+            for piece in bounded(self._document_parts(file, note)):
                 any_piece = True
                 yield piece
-            if not any_piece and skipped.total() == before:
-                bad(Problem(file, 1, EMPTY_FILE))
+            if not any_piece and skipped.total() == skipped_before:
+                note(Problem(file, 1, EMPTY_FILE))
 
     def checksums(self) -> dict[str, str]:
         """SHA-256 of each file.
@@ -151,7 +151,7 @@ class TextFiles:
             try:
                 sums[file] = records.checksum(file)
             except OSError as problem:
-                raise records.unreadable(file, problem) from None
+                raise records.reading_error(file, problem) from None
         return sums
 
     def settings(self) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class TextFiles:
                     file.lower().endswith(".gz"),
                     records.has_suffix(file, ".jsonl"),
                     *(["tsv"] if records.has_suffix(file, ".tsv") else []),
-                    *self._unusual(file),
+                    *self._column_setting(file),
                 ]
                 for file in self.files
             ],
@@ -183,9 +183,10 @@ class TextFiles:
 
     def describe(self) -> list[str]:
         """Say of each table which column has the texts, if that was found out."""
-        return [line for file in self.files if (line := self._described(file, self.plan(file)))]
+        return [line for file in self.files if (line := self._column_note(file, self.plan(file)))]
 
-    def _described(self, file: str, plan: tables.Plan | None) -> str:
+    def _column_note(self, file: str, plan: tables.Plan | None) -> str:
+        """Say which column of a table is read, if that was found out; else nothing."""
         if plan is not None:
             return plan.describe() if plan.inferred else ""
         if not tables.is_table(file):
@@ -209,28 +210,29 @@ class TextFiles:
         unsure = header is None and tables.has_header(file, DOCUMENTS, LINES, unsure=True)
         return self.columns if unsure else None
 
-    def _unusual(self, file: str) -> list[str]:
+    def _column_setting(self, file: str) -> list[str]:
         """The column of a table that is read, if it is not the usual one of such files."""
         plan = self.plan(file)
         if plan is None or (records.has_suffix(file, ".jsonl") and plan.column("text") == "text"):
             return []
         return [plan.column("text"), "header" if plan.header else ""]
 
-    def _parts(self, file: str, bad: Bad) -> Iterator[str | None]:
+    def _document_parts(self, file: str, note: OnProblem) -> Iterator[str | None]:
+        """Yield the texts of a file's documents; None marks the end of a document."""
         columns = self._columns(file)
         if columns is not None and not records.has_suffix(file, ".jsonl"):
-            yield from _rows(file, columns, bad)
+            yield from _table_documents(file, columns, note)
             return
-        with closing(_lines(file, bad)) as lines:  # close the file on an error, too
+        with closing(_lines(file, note)) as lines:  # close the file on an error, too
             if records.has_suffix(file, ".jsonl"):
                 plan = tables.plan_columns(file, DOCUMENTS, self.columns, LINES)
-                yield from _entries(file, lines, bad, plan.column("text"))
+                yield from _jsonl_documents(file, lines, note, plan.column("text"))
             elif records.has_suffix(file, ".tsv"):
-                yield from _first_column(file, lines, bad)
+                yield from _tsv_documents(file, lines, note)
             elif self.separator is None:
-                yield from _whole(lines)
+                yield from _single_document(lines)
             else:
-                yield from _separated(lines, self.separator.strip())
+                yield from _separated_documents(lines, self.separator.strip())
 
 
 def bounded(parts: Iterable[str | None], longest: int = PIECE) -> Iterator[DocumentPiece]:
@@ -239,7 +241,7 @@ def bounded(parts: Iterable[str | None], longest: int = PIECE) -> Iterator[Docum
     A document of only white space is left out if it is not longer than a piece.
     """
     texts: list[str] = []
-    size, begun = 0, False
+    size, is_cut = 0, False
     for part in parts:
         if part is not None:
             texts.append(part)
@@ -248,12 +250,12 @@ def bounded(parts: Iterable[str | None], longest: int = PIECE) -> Iterator[Docum
                 *pieces, remainder = cut("".join(texts), longest)
                 for piece in pieces:
                     yield DocumentPiece(piece, last=False)
-                texts, size, begun = [remainder], len(remainder), True
+                texts, size, is_cut = [remainder], len(remainder), True
             continue
         text = "".join(texts)
-        if begun or text.strip():
+        if is_cut or text.strip():
             yield DocumentPiece(text, last=True)
-        texts, size, begun = [], 0, False
+        texts, size, is_cut = [], 0, False
 
 
 def cut(text: str, longest: int) -> Iterator[str]:
@@ -281,43 +283,43 @@ def cut(text: str, longest: int) -> Iterator[str]:
     yield text[start:]
 
 
-def _whole(lines: Lines) -> Iterator[str | None]:
+def _single_document(lines: Lines) -> Iterator[str | None]:
     """Yield a whole file as one document."""
     for _, text in lines:
         yield text
     yield None
 
 
-def _separated(lines: Lines, separator: str) -> Iterator[str | None]:
+def _separated_documents(lines: Lines, separator: str) -> Iterator[str | None]:
     """Yield the documents between separator lines."""
-    begun, ends = False, 0  # line ends are held back: those at the end of a document are dropped
+    has_text, ends = False, 0  # line ends are held back: those at the end of a document are dropped
     for _, parts in groupby(lines, key=lambda part: part[0]):
         for i, (_, text) in enumerate(parts):
             if i == 0 and len(text) < LINE and text.strip() == separator:
                 yield None
-                begun, ends = False, 0
+                has_text, ends = False, 0
                 continue
             body = text.removesuffix("\n")
-            if body.strip() or (begun and body):
+            if body.strip() or (has_text and body):
                 yield "\n" * ends + body
-                begun, ends = True, 0
-            ends += begun and text != body
+                has_text, ends = True, 0
+            ends += has_text and text != body
             if ends > LINE:  # bounds the memory of a file of many empty lines
                 yield "\n" * ends
                 ends = 0
     yield None
 
 
-def _rows(file: str, columns: Columns, bad: Bad) -> Iterator[str | None]:
+def _table_documents(file: str, columns: Columns, note: OnProblem) -> Iterator[str | None]:
     """Yield the text of each row of a table that is not JSONL, whose lines may be longer."""
-    for _, text in tables.read_rows(file, DOCUMENTS, columns, _text_of, LINES):
+    for _, text in tables.read_rows(file, DOCUMENTS, columns, _check_text, LINES):
         if isinstance(text, Problem):
-            bad(text)
+            note(text)
         else:
             yield from (text, None)
 
 
-def _entries(file: str, lines: Lines, bad: Bad, column: str) -> Iterator[str | None]:
+def _jsonl_documents(file: str, lines: Lines, note: OnProblem, column: str) -> Iterator[str | None]:
     """Yield the text of each line of a JSONL file."""
     for number, parts in groupby(lines, key=lambda part: part[0]):
         line, size = [], 0
@@ -325,33 +327,34 @@ def _entries(file: str, lines: Lines, bad: Bad, column: str) -> Iterator[str | N
             size += len(part)
             line += [part] if size <= ENTRY else []
         if size > ENTRY:
-            bad(Problem(file, number, records.LONG, f"{size} characters, at most {ENTRY}"))
+            note(Problem(file, number, records.LONG, f"{size} characters, at most {ENTRY}"))
             continue
         try:
-            text = _text_of(tables.text_row(records.json_object("".join(line)), "text", column))
+            text = _check_text(tables.text_row(records.json_object("".join(line)), "text", column))
         except Unfit as problem:
-            bad(Problem(file, number, *problem.args))
+            note(Problem(file, number, *problem.args))
         else:
             yield from (text, None)
 
 
-def _first_column(file: str, lines: Lines, bad: Bad) -> Iterator[str | None]:
+def _tsv_documents(file: str, lines: Lines, note: OnProblem) -> Iterator[str | None]:
     """Yield the first column of each line of a TSV file, without immediate repetitions."""
-    before = None
+    previous_text = None
     for number, parts in groupby(lines, key=lambda part: part[0]):
-        first, *more = parts
+        first, *later_parts = parts
         text, tab, _ = first[1].partition("\t")
         text = text.strip()
-        if more and not tab:
-            bad(Problem(file, number, records.LONG, f"a first column of more than {LINE} bytes"))
+        if later_parts and not tab:
+            note(Problem(file, number, records.LONG, f"a first column of more than {LINE} bytes"))
         elif not text:
-            bad(Problem(file, number, records.EMPTY))
-        elif text != before:
+            note(Problem(file, number, records.EMPTY))
+        elif text != previous_text:
             yield from (text, None)
-        before = text
+        previous_text = text
 
 
-def _text_of(row: tables.Row) -> str:
+def _check_text(row: tables.Row) -> str:
+    """Return the text of a row with Windows line ends replaced; `Unfit` if it is empty."""
     text: str = row["text"]
     if not text.strip():
         raise Unfit(records.EMPTY)
@@ -360,10 +363,10 @@ def _text_of(row: tables.Row) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _lines(file: str, bad: Bad) -> Generator[tuple[int, str]]:
+def _lines(file: str, note: OnProblem) -> Generator[tuple[int, str]]:
     r"""Yield the lines of a file, with their numbers and their \n; a long line comes in parts.
 
-    A part that is not valid text is left out, unless `bad` raises.
+    A part that is not valid text is left out, unless `note` raises.
     """
     number = 1
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -374,11 +377,11 @@ def _lines(file: str, bad: Bad) -> Generator[tuple[int, str]]:
                 first = number == 1 and stream.tell() == len(raw)
                 ends = raw.endswith(b"\n")
                 try:
-                    text = carriage_return + _decoded(
+                    text = carriage_return + _decode_part(
                         records.without_mark(file, raw) if first else raw, decoder
                     )
                 except Unfit as problem:
-                    bad(Problem(file, number, *problem.args))
+                    note(Problem(file, number, *problem.args))
                     carriage_return = ""
                 else:
                     if ends:
@@ -387,22 +390,22 @@ def _lines(file: str, bad: Bad) -> Generator[tuple[int, str]]:
                     yield number, text.removesuffix("\r")
                 number += ends
         except records.UNPACKING as problem:
-            raise records.damaged(file, number, problem) from None
+            raise records.damage_error(file, number, problem) from None
         except OSError as problem:
-            raise records.unreadable(file, problem) from None
+            raise records.reading_error(file, problem) from None
     if decoder.getstate()[0]:
-        bad(Problem(file, number, records.UNDECODABLE, "the file ends within a character"))
+        note(Problem(file, number, records.UNDECODABLE, "the file ends within a character"))
     elif carriage_return:
         yield number, carriage_return
 
 
-def _decoded(raw: bytes, decoder: codecs.IncrementalDecoder) -> str:
+def _decode_part(raw: bytes, decoder: codecs.IncrementalDecoder) -> str:
     """Decode a part of a line; the decoder keeps an incomplete character for the next part."""
     try:
         text = decoder.decode(raw, final=raw.endswith(b"\n"))
     except UnicodeDecodeError as problem:
         decoder.reset()
-        raise records.undecodable(problem) from None
+        raise records.decoding_error(problem) from None
     if "\0" in text:
         raise Unfit(records.CONTROL, repr("\0"))
     return text

@@ -49,21 +49,21 @@ class EncodedPairs:
 
     def batch(self, index: Sequence[int]) -> Batch[Ragged]:
         """Make the batch of the examples at `index`, in that order."""
-        chosen = np.asarray(index, dtype=np.int64)
-        source, target = self._source.ranges(chosen), self._target.ranges(chosen)
+        rows = np.asarray(index, dtype=np.int64)
+        source, target = self._source.ranges(rows), self._target.ranges(rows)
         ids = self._target.values[target.indices()]
         lengths = tuple((target.sizes + 1).tolist())
         # Every target before a token has one more symbol, in the labels its end.
-        positions = np.arange(len(ids)) + np.repeat(np.arange(len(chosen)), target.sizes)
+        positions = np.arange(len(ids)) + np.repeat(np.arange(len(rows)), target.sizes)
         labels = np.full(sum(lengths), self._end)
         labels[positions] = ids
-        read = np.full(sum(lengths), self._begin)
-        read[positions + 1] = ids
+        decoder_ids = np.full(sum(lengths), self._begin)
+        decoder_ids[positions + 1] = ids
         return Batch(
             source=Ragged(as_tensor(self._source.values[source.indices()]), source.lengths),
             targets=Ragged(torch.from_numpy(labels), lengths),
-            index=tuple(chosen.tolist()),
-            decoder_input=Ragged(torch.from_numpy(read), lengths),
+            index=tuple(rows.tolist()),
+            decoder_input=Ragged(torch.from_numpy(decoder_ids), lengths),
         )
 
 

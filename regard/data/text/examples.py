@@ -29,7 +29,7 @@ from pydantic import TypeAdapter
 from regard.data.config import OnBad
 from regard.data.order import generator, index_type
 from regard.data.text.cache import finish, key_of, new_folder
-from regard.data.text.records import Problem, usable
+from regard.data.text.records import Problem, keep_usable
 from regard.runtime.files import cache_folder, write_synced
 from regard.runtime.progress import Progress
 
@@ -79,8 +79,8 @@ class Reading(Generic[Item]):
 
     def digest(self, example: Item) -> bytes:
         """Return 128 bits of an example's key: equal keys have equal bits, others do not."""
-        written = repr(self.key(example)).encode()
-        return hashlib.blake2b(written, digest_size=16).digest()
+        key_text = repr(self.key(example)).encode()
+        return hashlib.blake2b(key_text, digest_size=16).digest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,12 +141,13 @@ class Examples(Sequence[Item]):
             starts, stops = self._ranges(slice(first, first + BLOCK_EXAMPLES))
             while len(starts):
                 count = int(np.searchsorted(np.cumsum(stops - starts), BLOCK_BYTES)) + 1
-                yield self._loaded(starts[:count].tolist(), stops[:count].tolist())
+                yield self._load_examples(starts[:count].tolist(), stops[:count].tolist())
                 starts, stops = starts[count:], stops[count:]
 
-    def _loaded(self, starts: list[int], stops: list[int]) -> list[Item]:
-        begin, wanted = starts[0], sum(stops) - sum(starts)
-        if stops[-1] - begin > 2 * wanted:  # far apart: one by one
+    def _load_examples(self, starts: list[int], stops: list[int]) -> list[Item]:
+        """Parse the examples at these ranges of bytes, read together if they are close."""
+        begin, needed_bytes = starts[0], sum(stops) - sum(starts)
+        if stops[-1] - begin > 2 * needed_bytes:  # far apart: one by one
             read = self._rows.read
             return [self._load(read(*ends)) for ends in zip(starts, stops, strict=True)]
         data = self._rows.read(begin, stops[-1])
@@ -188,8 +189,8 @@ class Examples(Sequence[Item]):
 
     def keys(self, rows: slice | NDArray[Any]) -> NDArray[np.uint64]:
         """Return the hashed keys of some examples, by their indices: (examples, 2)."""
-        chosen = rows if self._index is None else self._index[rows]
-        return np.asarray(self._rows.keys[chosen])
+        row_numbers = rows if self._index is None else self._index[rows]
+        return np.asarray(self._rows.keys[row_numbers])
 
     @property
     def numbers(self) -> NDArray[Any]:
@@ -201,11 +202,11 @@ class Examples(Sequence[Item]):
         if self.size <= size:
             return self
         random, share = generator(0), size / self.size
-        chosen = [
-            self._numbers(slice(first, first + SCANNED))[random.random(min(SCANNED, left)) < share]
-            for first, left in ((at, len(self) - at) for at in range(0, len(self), SCANNED))
+        sampled_numbers = [
+            self._numbers(slice(first, first + SCANNED))[random.random(min(SCANNED, rest)) < share]
+            for first, rest in ((at, len(self) - at) for at in range(0, len(self), SCANNED))
         ]
-        return self.take(np.concatenate(chosen))
+        return self.take(np.concatenate(sampled_numbers))
 
     def with_keys_of(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yield the examples whose key is that of one of the items."""
@@ -233,14 +234,14 @@ def collect(
         InputError: At the first problem with `stop`; or if no example is left.
         WriteError: If they cannot be written to the cache; no partial files are left.
     """
-    stored = _open(reading.folder) if reading.size >= LOOKED_UP else None
+    stored = _open_rows(reading.folder) if reading.size >= LOOKED_UP else None
     if stored is not None:
         return Examples(stored[0], reading), stored[1]
     with ExitStack() as stack:
         spool = _Spool(stack, reading)
-        _, skipped = usable(spool.stored(rows()), reading.on_bad, reading.name, reading.noun)
+        _, skipped = keep_usable(spool.stored(rows()), reading.on_bad, reading.name, reading.noun)
         memory = spool.finish(skipped)
-    stored = _open(reading.folder) if memory is None else (memory, skipped)
+    stored = _open_rows(reading.folder) if memory is None else (memory, skipped)
     assert stored is not None
     return Examples(stored[0], reading), stored[1]
 
@@ -271,9 +272,9 @@ class _Spool(Generic[Item]):
             if isinstance(row, Problem):
                 yield row
                 continue
-            written = dump(row)
-            data += written
-            self._size += len(written) + 1
+            example_json = dump(row)
+            data += example_json
+            self._size += len(example_json) + 1
             data += b"\n"
             ends.append(self._size)
             keys += digest(row)
@@ -289,7 +290,7 @@ class _Spool(Generic[Item]):
         if self._temporary is None:
             state = "the examples are not stored; no partial files are left"
             folder = self._reading.folder
-            new = new_folder(folder, lambda path: _facts(path) is not None, state)
+            new = new_folder(folder, lambda path: _read_facts(path) is not None, state)
             self._temporary = self._stack.enter_context(new)
             for name in self._buffers:
                 opened = (self._temporary / name).open("wb")
@@ -317,21 +318,21 @@ class _Spool(Generic[Item]):
         return None
 
 
-def _facts(folder: Path) -> dict[str, Any] | None:
+def _read_facts(folder: Path) -> dict[str, Any] | None:
     """Return the numbers in `examples.json` if the folder is complete."""
     try:
         facts: dict[str, Any] = json.loads((folder / "examples.json").read_bytes())
         count = facts["examples"]
         sizes = {"rows.jsonl": facts["bytes"], "ends.bin": 8 * count, "keys.bin": 16 * count}
-        whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
+        is_complete = all((folder / name).stat().st_size == size for name, size in sizes.items())
     except (OSError, ValueError, KeyError, TypeError):  # files of the cache may be missing
         return None
-    return facts if whole else None
+    return facts if is_complete else None
 
 
-def _open(folder: Path) -> tuple[_Rows, dict[str, int]] | None:
+def _open_rows(folder: Path) -> tuple[_Rows, dict[str, int]] | None:
     """Open the examples in a folder of the cache; None if it is missing or incomplete."""
-    facts = _facts(folder)
+    facts = _read_facts(folder)
     if facts is None:
         return None
     ends = np.memmap(folder / "ends.bin", dtype=np.int64, mode="r")

@@ -101,18 +101,18 @@ def read_pairs(
     Raises:
         InputError: If a file cannot be read at all, is empty, or two files differ in length.
     """
-    return (row for _, row in _read(files, max_words, columns))
+    return (row for _, row in _read_numbered(files, max_words, columns))
 
 
-def _read(files: Files, max_words: int, columns: Columns) -> Numbered[Pair]:
+def _read_numbered(files: Files, max_words: int, columns: Columns) -> Numbered[Pair]:
     """Read parallel text as `read_pairs` does; each pair or problem comes with its line number."""
-    rows = _single(files, columns) if isinstance(files, str) else _aligned(*files)
+    rows = _read_pair_table(files, columns) if isinstance(files, str) else _read_aligned(*files)
     names = (files, files) if isinstance(files, str) else files
     for number, row in rows:
         if isinstance(row, Problem):
             yield row.line, row
         else:
-            yield number, _judged(names, number, row, max_words)
+            yield number, _check(names, number, row, max_words)
 
 
 def split_files(names: Sequence[str]) -> Files:
@@ -142,7 +142,7 @@ def load_pairs(
     Raises:
         InputError: At the first problem with `stop`; or if no pair is left.
     """
-    return records.usable(read_pairs(files, max_words, columns), on_bad, _name(files), "pair")
+    return records.keep_usable(read_pairs(files, max_words, columns), on_bad, _name(files), "pair")
 
 
 def check(
@@ -150,7 +150,7 @@ def check(
     max_words: int,
     shown: int = 10,
     columns: Columns = ALL_FOUND,
-    most: int | None = None,
+    limit: int | None = None,
 ) -> Report:
     """Check a dataset of pairs without stopping at bad lines.
 
@@ -159,33 +159,33 @@ def check(
         max_words: A pair with more words than this on either side is a problem.
         shown: How many problems to keep with file and line.
         columns: Which columns of a table are source and target.
-        most: How many first lines to check; None: all.
+        limit: How many first lines to check; None: all.
 
     Raises:
         InputError: If a file cannot be read at all, is empty, or two files differ in length.
     """
     problems: Counter[str] = Counter()
     first: list[Problem] = []
-    seen: set[int] = set()  # hashes only, so that the dataset may be larger than memory
+    pair_hashes: set[int] = set()  # hashes only, so that the dataset may be larger than memory
     duplicates = 0
     sources: Counter[int] = Counter()
     targets: Counter[int] = Counter()
     sides = Sides()
-    for _, row in islice(_read(files, max_words, columns), most):
+    for _, row in islice(_read_numbered(files, max_words, columns), limit):
         if isinstance(row, Problem):
             problems[row.what] += 1
             first += [row] if len(first) < shown else []
             continue
         key = hash((row.source, row.target))
-        duplicates += key in seen
-        seen.add(key)
+        duplicates += key in pair_hashes
+        pair_hashes.add(key)
         sources[len(row.source.split())] += 1
         targets[len(row.target.split())] += 1
         sides.learn(row)
-    rows = islice(_read(files, max_words, columns), most)
-    for odd in _suspicions(files, sides, rows):
-        problems[odd.what] += 1
-        first += [odd] if len(first) < shown else []
+    rows = islice(_read_numbered(files, max_words, columns), limit)
+    for suspicion in _suspicions(files, sides, rows):
+        problems[suspicion.what] += 1
+        first += [suspicion] if len(first) < shown else []
     return Report(
         pairs=sources.total(),
         problems=dict(problems),
@@ -208,9 +208,9 @@ def describe_columns(files: Files, columns: Columns) -> str:
 def _suspicions(files: Files, sides: Sides, rows: Numbered[Pair]) -> Iterator[Problem]:
     """Yield suspicious but usable lines: those with swapped sides."""
     name = _name(files)
-    named, guessed = named_languages(files), sides.languages()
-    if named is not None and guessed == named[::-1]:
-        names, guesses = (" and ".join(pair) for pair in (named, named[::-1]))
+    file_languages, text_languages = named_languages(files), sides.languages()
+    if file_languages is not None and text_languages == file_languages[::-1]:
+        names, guesses = (" and ".join(pair) for pair in (file_languages, file_languages[::-1]))
         detail = f"the file name says {names}, the text looks like {guesses}"
         yield Problem(name, 1, SWAPPED, detail)
     if sides.pairs < FEWEST:
@@ -220,7 +220,7 @@ def _suspicions(files: Files, sides: Sides, rows: Numbered[Pair]) -> Iterator[Pr
         yield Problem(name, line, SWAPPED, "each side looks like the other side of the other lines")
 
 
-def _judged(files: tuple[str, str], line: int, sides: Sentences, max_words: int) -> Pair | Problem:
+def _check(files: tuple[str, str], line: int, sides: Sentences, max_words: int) -> Pair | Problem:
     """Return a pair if both texts can be used, else the problem."""
     for file, text, empty in zip(files, sides, EMPTY_SIDES, strict=True):
         if not text.strip():
@@ -233,11 +233,11 @@ def _judged(files: tuple[str, str], line: int, sides: Sentences, max_words: int)
     return Pair(source, target)
 
 
-def _aligned(source: str, target: str) -> Numbered[Sentences]:
+def _read_aligned(source: str, target: str) -> Numbered[Sentences]:
     """Yield the lines of two files side by side."""
     # Lines are counted first: a missing line shifts all lines after it, which is worse than a bad
     # line.
-    counts = [sum(1 for _ in records.numbered(file, ONE_EACH)) for file in (source, target)]
+    counts = [sum(1 for _ in records.numbered_lines(file, ONE_EACH)) for file in (source, target)]
     if counts[0] != counts[1]:
         raise InputError(
             f"{source} and {target} are not aligned",
@@ -255,7 +255,7 @@ def _aligned(source: str, target: str) -> Numbered[Sentences]:
             yield number, translation if isinstance(translation, Problem) else (text, translation)
 
 
-def _single(file: str, columns: Columns) -> Numbered[Sentences]:
+def _read_pair_table(file: str, columns: Columns) -> Numbered[Sentences]:
     """Yield the pairs of a table."""
     if not tables.is_table(file) and Path(file).exists():
         raise InputError(

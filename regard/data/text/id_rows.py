@@ -23,7 +23,7 @@ from regard.runtime.files import cache_folder, write_synced
 
 VERSION = 1
 """Version of the cache's file format; it is part of the cache key."""
-MANY = 2**16
+PROGRESS_FROM = 2**16
 """Examples from which on the progress is shown while they are encoded."""
 
 Lists = Sequence[Sequence[int]]
@@ -99,94 +99,96 @@ def encode(
     Raises:
         WriteError: If the ids cannot be written; no partial files are left.
     """
-    blocks = _encoded(examples, encode_block)
+    blocks = _encode_blocks(examples, encode_block)
     if not isinstance(examples, Examples):
-        return _in_memory(blocks, columns)
+        return _rows_in_memory(blocks, columns)
     names = {name: kind.name for name, kind in columns.items()}
     key = {"version": VERSION, "columns": names, **examples.depends_on, **depends_on()}
     folder = cache_folder() / "ids" / key_of(key)
-    stored = _open(folder, columns)
+    stored = _open_columns(folder, columns)
     if stored is None:
         state = "the examples are not encoded; no partial files are left"
-        new = new_folder(folder, lambda path: _open(path, columns) is not None, state)
+        new = new_folder(folder, lambda path: _open_columns(path, columns) is not None, state)
         with new as temporary:
-            _fill(temporary, blocks, columns)
-        stored = _open(folder, columns)
+            _write_columns(temporary, blocks, columns)
+        stored = _open_columns(folder, columns)
     assert stored is not None
     return stored
 
 
-def _encoded(
+def _encode_blocks(
     examples: Sequence[Item], encode_block: Callable[[list[Item]], Sequence[Lists]]
 ) -> Iterator[Sequence[Lists]]:
     """Encode examples block by block; of many, show the progress."""
     done = 0
-    with progress(len(examples), quiet=len(examples) < MANY) as bar:
+    with progress(len(examples), quiet=len(examples) < PROGRESS_FROM) as bar:
         for block in blocks_of(examples):
             yield encode_block(block)
             done += len(block)
             bar.update_to(done, f"{done:,} of {len(examples):,} examples encoded")
 
 
-def _in_memory(blocks: Iterable[Sequence[Lists]], columns: Columns) -> list[IdRows]:
+def _rows_in_memory(blocks: Iterable[Sequence[Lists]], columns: Columns) -> list[IdRows]:
+    """Concatenate the lists of all blocks, column by column."""
     parts: list[list[Flat]] = [[] for _ in columns]
     for block in blocks:
         for part, rows, kind in zip(parts, block, columns.values(), strict=True):
             part.append(_flatten(rows, kind))
     empty = [IdRows.of([], kind) for kind in columns.values()]
-    return [_joined(part) if part else none for part, none in zip(parts, empty, strict=True)]
+    return [_join_parts(part) if part else none for part, none in zip(parts, empty, strict=True)]
 
 
-def _joined(parts: list[Flat]) -> IdRows:
+def _join_parts(parts: list[Flat]) -> IdRows:
+    """Concatenate flat lists: the values, and where each list ends."""
     values, sizes = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return IdRows(values, np.cumsum(sizes))
 
 
-def _fill(folder: Path, blocks: Iterable[Sequence[Lists]], columns: Columns) -> None:
+def _write_columns(folder: Path, blocks: Iterable[Sequence[Lists]], columns: Columns) -> None:
     """Write the lists of blocks into the files of a folder: ids, and where each list ends."""
     files = {name: [(folder / f"{name}.{end}").open("wb") for end in ENDS] for name in columns}
-    written = dict.fromkeys(columns, 0)
+    value_counts = dict.fromkeys(columns, 0)
     try:
         for block in blocks:
             for (name, kind), rows in zip(columns.items(), block, strict=True):
                 values, sizes = _flatten(rows, kind)
                 for file, array in zip(
-                    files[name], (values, written[name] + np.cumsum(sizes)), strict=True
+                    files[name], (values, value_counts[name] + np.cumsum(sizes)), strict=True
                 ):
                     file.write(array.tobytes())
-                written[name] += len(values)
+                value_counts[name] += len(values)
         for file in chain.from_iterable(files.values()):
             finish(file)
     finally:
         for file in chain.from_iterable(files.values()):
             file.close()
-    write_synced(folder / "ids.json", json.dumps(written).encode())
+    write_synced(folder / "ids.json", json.dumps(value_counts).encode())
 
 
 ENDS = ("ids", "ends")
 """Suffixes of the files of a column."""
 
 
-def _open(folder: Path, columns: Columns) -> list[IdRows] | None:
+def _open_columns(folder: Path, columns: Columns) -> list[IdRows] | None:
     """Open the columns in a folder of the cache; None if it is missing or incomplete."""
     try:
-        written = json.loads((folder / "ids.json").read_bytes())
+        value_counts = json.loads((folder / "ids.json").read_bytes())
         rows = [
             IdRows(
-                _mapped(folder / f"{name}.ids", kind), _mapped(folder / f"{name}.ends", np.int64)
+                _memmap(folder / f"{name}.ids", kind), _memmap(folder / f"{name}.ends", np.int64)
             )
             for name, kind in columns.items()
         ]
-        whole = all(
-            len(column.values) == written[name] == (column.ends[-1] if len(column) else 0)
+        is_complete = all(
+            len(column.values) == value_counts[name] == (column.ends[-1] if len(column) else 0)
             for name, column in zip(columns, rows, strict=True)
         )
     except (OSError, ValueError, KeyError, TypeError):  # files of the cache may be missing
         return None
-    return rows if whole and len({len(column) for column in rows}) == 1 else None
+    return rows if is_complete and len({len(column) for column in rows}) == 1 else None
 
 
-def _mapped(path: Path, kind: Any) -> NDArray[Any]:
+def _memmap(path: Path, kind: Any) -> NDArray[Any]:
     """Map a file of numbers into memory; an empty file cannot be mapped."""
     if not path.stat().st_size:
         return np.empty(0, dtype=kind)

@@ -26,7 +26,7 @@ CONTRADICTION = "the same text with another label"
 SUSPICIOUS = (ONE_LABEL, ONCE, CONTRADICTION)
 """Problems of examples that can be used all the same."""
 LAYOUTS: dict[str, Layout] = {"classify": TEXTS, "tag": WORDS, "answer": QUESTIONS}
-SHOWN = 20
+MAX_LISTED = 20
 """How many labels are listed."""
 
 
@@ -64,7 +64,7 @@ class LabelReport:
                 *(f"{count} times: {what}" for what, count in self.problems.items()),
                 f"{self.examples} examples can be used"
                 + (f", {self.duplicates} of them duplicates" if self.duplicates else ""),
-                *([f"labels: {_listed(self.labels)}"] if self.labels else []),
+                *([f"labels: {_labels_text(self.labels)}"] if self.labels else []),
             ]
         )
 
@@ -74,7 +74,7 @@ def check_labelled(
     task: str,
     columns: Columns = ALL_FOUND,
     shown: int = 10,
-    most: int | None = None,
+    limit: int | None = None,
 ) -> LabelReport:
     """Check a dataset of labelled examples without stopping at bad ones.
 
@@ -83,7 +83,7 @@ def check_labelled(
         task: A key of `READERS`: classify, tag or answer.
         columns: Which columns of a table are read.
         shown: How many problems to keep with file and line.
-        most: How many first examples to check; None: all.
+        limit: How many first examples to check; None: all.
 
     Raises:
         InputError: The file cannot be read at all, or it is not clear which column is what.
@@ -91,9 +91,9 @@ def check_labelled(
     problems: Counter[str] = Counter()
     first: list[Problem] = []
     labels: Counter[str] = Counter()
-    seen: dict[int, int] = {}  # hashes only, so that the dataset may be larger than memory
+    contents: dict[int, int] = {}  # hashes only, so that the dataset may be larger than memory
     examples = duplicates = 0
-    for row in islice(READERS[task](table, columns), most):
+    for row in islice(READERS[task](table, columns), limit):
         if isinstance(row, Problem):
             problems[row.what] += 1
             first += [row] if len(first) < shown else []
@@ -101,9 +101,9 @@ def check_labelled(
         examples += 1
         labels.update(getattr(row, "labels", ()))
         key, content = hash(example_key(row)), hash(row)
-        duplicates += seen.get(key) == content
-        problems[CONTRADICTION] += seen.setdefault(key, content) != content
-    problems |= _odd_labels(labels, task)
+        duplicates += contents.get(key) == content
+        problems[CONTRADICTION] += contents.setdefault(key, content) != content
+    problems |= _label_problems(labels, task)
     return LabelReport(
         examples=examples,
         problems={what: count for what, count in problems.items() if count},
@@ -133,13 +133,15 @@ def describe_labelled(table: str, task: str, columns: Columns) -> str:
     return plan.describe() if plan.inferred else ""
 
 
-def _odd_labels(labels: Counter[str], task: str) -> Counter[str]:
+def _label_problems(labels: Counter[str], task: str) -> Counter[str]:
+    """Count problems of labels: a single one, or labels that occur once."""
     if task == "answer" or not labels:
         return Counter()
     once = sum(count == 1 for count in labels.values())
     return Counter({ONE_LABEL: int(len(labels) == 1), ONCE: once})
 
 
-def _listed(labels: dict[str, int]) -> str:
-    shown = ", ".join(f"{label} {count:,}" for label, count in islice(labels.items(), SHOWN))
-    return shown + (f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else "")
+def _labels_text(labels: dict[str, int]) -> str:
+    """List labels with their counts in one line; of many, the first."""
+    entries = ", ".join(f"{label} {count:,}" for label, count in islice(labels.items(), MAX_LISTED))
+    return entries + (f" and {len(labels) - MAX_LISTED} more" if len(labels) > MAX_LISTED else "")

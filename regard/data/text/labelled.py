@@ -13,7 +13,7 @@ from typing import Any, Generic
 
 from regard.data.config import ALL_FOUND, Columns, LabelledData, OnBad
 from regard.data.text.annotations import READERS, Example, LabelledText, Question, TaggedWords
-from regard.data.text.records import usable
+from regard.data.text.records import keep_usable
 from regard.data.text.splits import Source, hold_out, read_splits
 
 TYPES: dict[str, type[Any]] = {"classify": LabelledText, "tag": TaggedWords, "answer": Question}
@@ -75,7 +75,7 @@ def read_labelled(
     Raises:
         InputError: At the first problem with `stop`; or if no example is left.
     """
-    return usable(READERS[task](file, columns), on_bad, file, "example")
+    return keep_usable(READERS[task](file, columns), on_bad, file, "example")
 
 
 def labels_in(examples: Sequence[LabelledText | TaggedWords]) -> tuple[str, ...]:

@@ -99,14 +99,14 @@ class Packed:
         """Return one batch of an epoch."""
         pool, index = divmod(number, POOL_BATCHES)
         if self._pool is None or self._pool[0] != (epoch, pool):
-            self._pool = (epoch, pool), self._filled(epoch, pool)
-        return self._gathered(self._pool[1][index])
+            self._pool = (epoch, pool), self._pool_batches(epoch, pool)
+        return self._make_batch(self._pool[1][index])
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
         """Yield the whole corpus from short to long, documents cut every `length` tokens."""
         pieces = self._pieces()
         for index in evaluation_batches(pieces.sizes, self.batch_tokens):
-            yield self._gathered(pieces[index])
+            yield self._make_batch(pieces[index])
 
     @property
     def passages(self) -> int:
@@ -123,9 +123,9 @@ class Packed:
         """The documents, cut every `length` tokens."""
         return self._documents.cut(np.full(len(self.corpus), self.length), self.length)
 
-    def _filled(self, epoch: int, pool: int) -> list[Ranges]:
+    def _pool_batches(self, epoch: int, pool: int) -> list[Ranges]:
         """Compute the batches of a pool."""
-        documents, skip = self._shuffled(epoch)
+        documents, skip = self._shuffled_documents(epoch)
         random = generator(self.seed, epoch, pool)
         first = pool * POOL_BATCHES
         count = min(POOL_BATCHES, len(self) - first)
@@ -137,11 +137,11 @@ class Packed:
         pieces = ranges.cut(phases, self.length)
         order = random.permutation(len(pieces.sizes))
         by_length = order[np.argsort(pieces.sizes[order], kind="stable")]
-        line = pieces[by_length]
+        ordered = pieces[by_length]
         borders = random.permutation(count) * self.batch_tokens
-        return [line.between(border, border + self.batch_tokens) for border in borders.tolist()]
+        return [ordered.between(border, border + self.batch_tokens) for border in borders.tolist()]
 
-    def _shuffled(self, epoch: int) -> tuple[Ranges, int]:
+    def _shuffled_documents(self, epoch: int) -> tuple[Ranges, int]:
         """Return the documents in the epoch's order, and how many tokens are skipped in front."""
         if self._epoch is None or self._epoch[0] != epoch:
             random = generator(self.seed, epoch)
@@ -149,11 +149,12 @@ class Packed:
             self._epoch = epoch, (self._documents[order], int(random.integers(self._spare + 1)))
         return self._epoch[1]
 
-    def _gathered(self, ranges: Ranges) -> Batch[Ragged]:
+    def _make_batch(self, ranges: Ranges) -> Batch[Ragged]:
+        """Make a batch of ranges of tokens; the label of a token is the next one."""
         indices, lengths = ranges.indices(), ranges.lengths
-        read, following = (as_tensor(self.corpus.ids[indices + by]) for by in (0, 1))
+        inputs, following = (as_tensor(self.corpus.ids[indices + shift]) for shift in (0, 1))
         starts = tuple(ranges.starts.tolist())
-        return Batch(Ragged(read, lengths), Ragged(following, lengths), starts)
+        return Batch(Ragged(inputs, lengths), Ragged(following, lengths), starts)
 
 
 class Stream:
@@ -193,13 +194,13 @@ class Stream:
         """Return one batch of an epoch."""
         random = generator(self.seed, epoch, number)
         starts = random.integers(self.corpus.tokens - self.length, size=self.rows)
-        return self._gathered([(start, start + self.length) for start in starts.tolist()])
+        return self._make_batch([(start, start + self.length) for start in starts.tolist()])
 
     def evaluation(self) -> Iterator[Batch[Ragged]]:
         """Yield the whole corpus in consecutive rows, of which the last may be shorter."""
         for first in range(0, len(self._starts), self.rows):
             starts = self._starts[first : first + self.rows]
-            yield self._gathered([(start, self._stop(start)) for start in starts])
+            yield self._make_batch([(start, self._stop(start)) for start in starts])
 
     @property
     def passages(self) -> int:
@@ -221,7 +222,8 @@ class Stream:
         """The end of a sequence of an evaluation."""
         return min(start + self.length, self._last)
 
-    def _gathered(self, rows: list[tuple[int, int]]) -> Batch[Ragged]:
+    def _make_batch(self, rows: list[tuple[int, int]]) -> Batch[Ragged]:
+        """Make a batch of rows from `start` to `stop`; the label of a token is the next one."""
         parts = [self._text.between(start, stop + 1) for start, stop in rows]
         lengths = tuple(stop - start for start, stop in rows)
         return Batch(

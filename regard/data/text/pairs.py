@@ -43,8 +43,8 @@ def by_source(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
     for pair in pairs:
         groups.setdefault(pair.source, []).append(pair)
     merged = []
-    for first, *more in groups.values():
-        targets = dict.fromkeys(text for pair in (first, *more) for text in pair.references)
+    for first, *other_pairs in groups.values():
+        targets = dict.fromkeys(text for pair in (first, *other_pairs) for text in pair.references)
         merged.append(replace(first, others=tuple(t for t in targets if t != first.target)))
     return tuple(merged)
 

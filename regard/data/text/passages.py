@@ -57,8 +57,8 @@ def seen_text(corpus: Corpus, bytes_of: Callable[[int], bytes]) -> Seen:
     """
     length = passage_tokens(corpus, bytes_of)
     count = int(_starts(corpus, length).sizes.sum())
-    most = max(KEPT, count // EVERY)
-    return Seen.of("passages", keys_of_passages(corpus, length), count, most=most, window=length)
+    limit = max(KEPT, count // EVERY)
+    return Seen.of("passages", keys_of_passages(corpus, length), count, most=limit, window=length)
 
 
 def keys_of_passages(corpus: Corpus, length: int) -> Iterator[Keys]:
@@ -98,6 +98,7 @@ def _running_sums(ids: NDArray[np.integer]) -> tuple[Keys, Keys]:
 
 
 def _powers(base: int, count: int) -> Keys:
+    """Return base⁰, base¹, … mod 2⁶⁴."""
     factors = np.full(count, base, np.uint64)
     factors[:1] = 1
     return np.cumprod(factors)

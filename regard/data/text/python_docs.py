@@ -22,7 +22,7 @@ from typing import Any
 
 from regard.data.text.documents import DocumentPiece, bounded
 
-OTHERS = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
+SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
 """Folders that are skipped: not part of the library, or tests with little documentation."""
 TEXTS = re.compile(r"README.*|.+\.rst|(?:LICENSE|NEWS.*|HISTORY|TODO)\.txt")
 """The names of text files beside the modules."""
@@ -32,7 +32,7 @@ RULES = 1
 
 WORDS = 5
 """The fewest words of a paragraph: shorter ones are headings and names."""
-PLAIN = 0.75
+ORDINARY_SHARE = 0.75
 """The least share of plain words in prose; code has more names and punctuation."""
 
 _COMMENT = re.compile(r"(?:^[ \t]*#[ \t].*\n|^[ \t]*#\n){2,}", re.MULTILINE)
@@ -62,13 +62,13 @@ def python_text(library: Path | None = None) -> Iterator[tuple[str, str]]:
         The name of a module, topic or file, and its paragraphs, separated by line ends.
     """
     root = Path(sysconfig.get_paths()["stdlib"]) if library is None else library
-    seen: set[str] = set()
+    used_paragraphs: set[str] = set()
     for name, texts in _sources(root):
         unique: dict[str, None] = {}
         for text in texts:
             unique |= dict.fromkeys(paragraphs(text))
-        new = [paragraph for paragraph in unique if paragraph not in seen]
-        seen.update(new)
+        new = [paragraph for paragraph in unique if paragraph not in used_paragraphs]
+        used_paragraphs.update(new)
         if new:
             yield name, "\n".join(new)
 
@@ -126,7 +126,7 @@ def _sources(root: Path) -> Iterator[tuple[str, Iterable[str]]]:
         if name == TOPICS:
             yield from ((f"topics/{topic}", [text]) for topic, text in _topics(source))
         elif path.suffix == ".py":
-            yield name, [*_docstrings(_parsed(source)), *_comments(source)]
+            yield name, [*_docstrings(_parse_source(source)), *_comments(source)]
         else:
             yield name, [source]
 
@@ -135,7 +135,7 @@ def _files(root: Path) -> list[Path]:
     """List the modules and text files of the library, in the same order on every machine."""
     paths = []
     for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in OTHERS]  # they may be large
+        folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]  # they may be large
         paths += [
             Path(folder) / name for name in names if name.endswith(".py") or TEXTS.fullmatch(name)
         ]
@@ -151,7 +151,8 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _parsed(source: str) -> ast.Module:
+def _parse_source(source: str) -> ast.Module:
+    """Parse a module; one that cannot be parsed counts as empty."""
     with warnings.catch_warnings(action="ignore"):  # old modules have invalid escape sequences
         try:
             return ast.parse(source)
@@ -175,7 +176,7 @@ def _comments(source: str) -> Iterator[str]:
 
 def _topics(source: str) -> list[tuple[str, str]]:
     """Return the topics of `help()`, such as `help("if")`, from the module's dict of strings."""
-    for node in _parsed(source).body:
+    for node in _parse_source(source).body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             topics: dict[str, str] = ast.literal_eval(node.value)
             return sorted(topics.items())
@@ -195,7 +196,8 @@ def _items(lines: list[str]) -> Iterator[list[str]]:
 
 
 def _is_prose(text: str) -> bool:
+    """Whether a text is a sentence or more of mostly ordinary words."""
     words = text.split()
     if len(words) < WORDS or not (_BEGINS.match(text) and _ENDS.search(text)):
         return False
-    return sum(_PLAIN.fullmatch(word) is not None for word in words) >= PLAIN * len(words)
+    return sum(_PLAIN.fullmatch(word) is not None for word in words) >= ORDINARY_SHARE * len(words)

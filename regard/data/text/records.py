@@ -69,7 +69,7 @@ Numbered = Iterator[tuple[int, Item | Problem]]
 """Lines or what they were made into, or their problems, each with its line number."""
 
 
-def parsed(file: str, rows: Numbered[Item], parse: Callable[[Item], Parsed]) -> Numbered[Parsed]:
+def convert(file: str, rows: Numbered[Item], parse: Callable[[Item], Parsed]) -> Numbered[Parsed]:
     """Convert each row by a function that raises `Unfit` if it cannot; problems are passed on."""
     for number, row in rows:
         if isinstance(row, Problem):
@@ -81,7 +81,7 @@ def parsed(file: str, rows: Numbered[Item], parse: Callable[[Item], Parsed]) -> 
             yield number, Problem(file, number, *problem.args)
 
 
-def usable(
+def keep_usable(
     rows: Iterable[Item | Problem], on_bad: OnBad, name: str, what: str
 ) -> tuple[list[Item], dict[str, int]]:
     """Collect the rows that have no problem.
@@ -131,30 +131,30 @@ def has_suffix(file: str, *suffixes: str) -> bool:
 
 
 def text_lines(file: str, expected: str, longest: int | None = None) -> Numbered[str]:
-    """Yield the lines of a file as `numbered` does, decoded."""
-    return parsed(file, numbered(file, expected, longest), _decoded)
+    """Yield the lines of a file as `numbered_lines` does, decoded."""
+    return convert(file, numbered_lines(file, expected, longest), _decode_line)
 
 
 def json_rows(file: str, expected: str) -> Numbered[dict[str, Any]]:
     """Yield the objects of a JSONL file."""
-    return parsed(file, text_lines(file, expected), json_object)
+    return convert(file, text_lines(file, expected), json_object)
 
 
 def table_rows(file: str, expected: str) -> Numbered[list[str]]:
     """Yield the cells of each row of a CSV file, or of any other file with tabs between cells."""
     if has_suffix(file, ".csv"):
         return _csv_rows(file, expected)
-    return parsed(file, text_lines(file, expected), lambda line: line.split("\t"))
+    return convert(file, text_lines(file, expected), lambda line: line.split("\t"))
 
 
 def _csv_rows(file: str, expected: str) -> Numbered[list[str]]:
     """Yield the rows of a CSV file, each with the number of its first line."""
     last, too_long = 0, list[Problem]()
-    start = list(islice(numbered(file, expected), FIRST_LINES))
+    start = list(islice(numbered_lines(file, expected), FIRST_LINES))
 
     def lines() -> Iterator[str]:
         nonlocal last
-        for last, line in numbered(file, expected):  # noqa: B007 (read below)
+        for last, line in numbered_lines(file, expected):  # noqa: B007 (read below)
             if isinstance(line, Problem):
                 too_long.append(line)
                 line = b""
@@ -173,7 +173,7 @@ def _csv_rows(file: str, expected: str) -> Numbered[list[str]]:
         if too_long:
             yield first, too_long.pop(0)
             too_long.clear()
-        elif not all(map(encodable, cells)):
+        elif not all(map(is_encodable, cells)):
             yield first, Problem(file, first, UNDECODABLE)
         else:
             yield first, cells
@@ -208,7 +208,7 @@ def json_object(line: str) -> dict[str, Any]:
     return row
 
 
-def numbered(file: str, expected: str, longest: int | None = None) -> Numbered[bytes]:
+def numbered_lines(file: str, expected: str, longest: int | None = None) -> Numbered[bytes]:
     r"""Yield the lines of a file with their numbers; only \n and \r\n end a line, not U+2028.
 
     Args:
@@ -234,14 +234,14 @@ def numbered(file: str, expected: str, longest: int | None = None) -> Numbered[b
                     content = without_mark(file, content)
                 yield number, content
         except UNPACKING as problem:
-            raise damaged(file, number, problem) from None
+            raise damage_error(file, number, problem) from None
         except OSError as problem:
-            raise unreadable(file, problem) from None
+            raise reading_error(file, problem) from None
     if not number:
         raise InputError(file, got="an empty file", expected=expected)
 
 
-def damaged(file: str, line: int, problem: Exception) -> InputError:
+def damage_error(file: str, line: int, problem: Exception) -> InputError:
     """Return the error for a damaged gzip file."""
     return InputError(
         f"{file}: damaged after line {line}",
@@ -259,7 +259,7 @@ def opened(file: str) -> IO[bytes] | gzip.GzipFile:
     path = Path(file)
     try:
         if not path.exists():
-            raise InputError(file, got="no such file", expected="a text file", fix=_nearby(path))
+            raise InputError(file, got="no such file", expected="a text file", fix=_file_fix(path))
         if path.is_dir():
             fix = "name a file in it"
             raise InputError(file, got="a directory", expected="a text file", fix=fix)
@@ -267,7 +267,7 @@ def opened(file: str) -> IO[bytes] | gzip.GzipFile:
             raise InputError(file, got="a pipe or a device", expected="a text file")
         return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
     except OSError as problem:
-        raise unreadable(file, problem) from None
+        raise reading_error(file, problem) from None
 
 
 def checksum(name: str) -> str:
@@ -292,20 +292,21 @@ def without_mark(file: str, first: bytes) -> bytes:
     return first.removeprefix(BOM)
 
 
-def _decoded(line: bytes) -> str:
+def _decode_line(line: bytes) -> str:
+    """Decode a line of UTF-8; raise `Unfit` if it is none."""
     try:
         return line.decode()
     except UnicodeDecodeError as problem:
-        raise undecodable(problem) from None
+        raise decoding_error(problem) from None
 
 
-def undecodable(problem: UnicodeDecodeError) -> Unfit:
+def decoding_error(problem: UnicodeDecodeError) -> Unfit:
     """Return the error for bytes that are not UTF-8."""
     byte = problem.object[problem.start]
     return Unfit(UNDECODABLE, f"byte 0x{byte:02x} at {problem.start + 1}")
 
 
-def encodable(text: str) -> bool:
+def is_encodable(text: str) -> bool:
     """Whether a text can be encoded as UTF-8; half a surrogate pair, from JSON, cannot."""
     try:
         text.encode()
@@ -314,13 +315,13 @@ def encodable(text: str) -> bool:
     return True
 
 
-def unreadable(file: str, problem: OSError) -> InputError:
+def reading_error(file: str, problem: OSError) -> InputError:
     """Return the error for a file that the operating system cannot read."""
     got = problem.strerror or str(problem)
     return InputError(file, got=got, expected="a file that can be read")
 
 
-def _nearby(path: Path) -> str:
+def _file_fix(path: Path) -> str:
     """Suggest a fix for a missing file: list the files of its folder."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent} either; paths start where the command is run"

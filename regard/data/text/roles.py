@@ -12,7 +12,7 @@ from dataclasses import dataclass
 IDS = {"", "id", "idx", "index", "guid", "uid", "uuid", "row", "nr", "no", "unnamed:_0", "row_id",
        "example_id", "pair_id", "sentence_id", "text_id", "__index_level_0__"}  # fmt: skip
 """Names of columns that number the rows: never a text or a label."""
-BESIDE = {"language", "lang", "side", "column", "line", "string", "id", "text", "sentence",
+FILLERS = {"language", "lang", "side", "column", "line", "string", "id", "text", "sentence",
           "segment", "us", "gb", "uk", "br"}  # fmt: skip
 """Words that occur together with others in names of columns, as in "source text" or "en-US"."""
 LANGUAGES = {
@@ -43,13 +43,13 @@ class Role:
 
     def fits(self, name: str) -> bool:
         """Whether a column of this name usually has this role."""
-        return folded(name) in self.names or self._described(name)
+        return fold(name) in self.names or self._has_role_word(name)
 
-    def _described(self, name: str) -> bool:
+    def _has_role_word(self, name: str) -> bool:
         """Whether a name is one of the usual words with others beside it: "source text"."""
         words = words_of(name)
-        usual = words & {*self.names}
-        return bool(usual - BESIDE) and words - usual <= BESIDE and len(words) <= 3
+        role_words = words & {*self.names}
+        return bool(role_words - FILLERS) and words - role_words <= FILLERS and len(words) <= 3
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ BOTH_TEXTS = {"question", "sentence"}
 def is_usual(name: str) -> bool:
     """Whether a name is usual in the data of any task, numbers rows, or names a language."""
     return (
-        folded(name) in IDS
+        fold(name) in IDS
         or is_language(name)
         or any(role.fits(name) for layout in LAYOUTS for role in layout.roles)
     )
@@ -137,10 +137,10 @@ def is_usual(name: str) -> bool:
 def is_language(name: str) -> bool:
     """Whether a name is that of a language, perhaps of a key within an object."""
     words = words_of(name.rpartition(".")[2])
-    return bool(words & LANGUAGE_WORDS) and words <= LANGUAGE_WORDS | BESIDE and len(words) <= 3
+    return bool(words & LANGUAGE_WORDS) and words <= LANGUAGE_WORDS | FILLERS and len(words) <= 3
 
 
-def folded(name: str) -> str:
+def fold(name: str) -> str:
     """A name without case and surrounding blanks, with _ for blanks and hyphens within."""
     return re.sub(r"[\s-]+", "_", name.strip().casefold())
 

@@ -43,7 +43,7 @@ def span_mask(
     """
     if length < 2:
         return np.zeros(length, dtype=np.bool_)
-    hidden, spans = _counts(length, rate, mean)
+    hidden, spans = _hidden_counts(length, rate, mean)
     lengths = np.stack([_parts(length - hidden, spans, random), _parts(hidden, spans, random)], 1)
     return np.repeat(np.tile([False, True], spans), lengths.ravel())
 
@@ -61,9 +61,9 @@ def span_lengths(length: int, rate: float = 0.15, mean: float = 3.0) -> tuple[in
         (568, 114)
     """
     text = max(2, length - 1)
-    while _shown(text + 1, rate, mean) + 1 <= length:
+    while _corrupted_length(text + 1, rate, mean) + 1 <= length:
         text += 1
-    hidden, spans = _counts(text, rate, mean)
+    hidden, spans = _hidden_counts(text, rate, mean)
     return text, hidden + spans + 1
 
 
@@ -90,11 +90,11 @@ def cut_spans(ids: Ids, hidden: NDArray[np.bool_], sentinels: Sequence[int]) -> 
             fix="shorten the rows, or add sentinels to the vocabulary",
         )
     names = np.asarray(sentinels, dtype=np.int64)[: int(begins.sum())]
-    shown = ids.copy()
-    shown[begins] = names
+    corrupted = ids.copy()
+    corrupted[begins] = names
     hidden_index = hidden.nonzero()[0]
     target = np.insert(ids[hidden_index], np.flatnonzero(begins[hidden_index]), names)
-    return shown[~hidden | begins], target
+    return corrupted[~hidden | begins], target
 
 
 def fill_spans(shown: Ids, target: Ids, sentinels: Sequence[int]) -> Ids:
@@ -128,8 +128,8 @@ class _TextToText:
         """Hide spans of each sequence of a batch."""
         sources, targets = [], []
         for text, example in zip(texts(batch), batch.index, strict=True):
-            shown, target = self.corrupted(text, generator(self.seed, epoch, example))
-            sources.append([*shown.tolist(), self.end])
+            source, target = self.corrupted(text, generator(self.seed, epoch, example))
+            sources.append([*source.tolist(), self.end])
             targets.append(target.tolist())
         return make_batch(sources, targets, batch.index, self.begin, self.end)
 
@@ -170,8 +170,8 @@ def infill(
         The text with masks.
     """
     budget = round(len(ids) * rate)
-    drawn = random.poisson(mean, size=2 * budget + 8)
-    lengths = drawn[: 1 + int(np.searchsorted(np.cumsum(drawn), budget))] if budget else drawn[:0]
+    draws = random.poisson(mean, size=2 * budget + 8)
+    lengths = draws[: 1 + int(np.searchsorted(np.cumsum(draws), budget))] if budget else draws[:0]
     lengths = lengths[: len(ids) - budget + 1]
     if len(lengths):
         lengths[-1] = max(0, budget - int(lengths[:-1].sum()))
@@ -197,15 +197,16 @@ class Infilling(_TextToText):
         return infill(text, self.mask, random, self.rate, self.mean), text
 
 
-def _counts(length: int, rate: float, mean: float) -> tuple[int, int]:
+def _hidden_counts(length: int, rate: float, mean: float) -> tuple[int, int]:
     """Compute how many tokens of a text are hidden, and in how many spans."""
     hidden = min(max(round(length * rate), 1), length - 1)
     spans = max(round(hidden / mean), 1)
     return hidden, min(spans, hidden, length - hidden)
 
 
-def _shown(length: int, rate: float, mean: float) -> int:
-    hidden, spans = _counts(length, rate, mean)
+def _corrupted_length(length: int, rate: float, mean: float) -> int:
+    """Compute the length of a text with a sentinel in place of each hidden span."""
+    hidden, spans = _hidden_counts(length, rate, mean)
     return length - hidden + spans
 
 

@@ -81,17 +81,17 @@ def read_splits(
             size=sum(map(text_size, names)),
             on_bad=data.on_bad,
         )
-        parts[name], bad = collect(partial(source.read, files), reading)
-        skipped.update(bad)
+        parts[name], skipped_here = collect(partial(source.read, files), reading)
+        skipped.update(skipped_here)
         checksums |= {file: sums[file] for file in names}
     return parts, dict(skipped), checksums
 
 
 def files_of_splits(data: FileData | LabelledData | PartData) -> dict[str, Any]:
     """Return the files of each split; a dataset folder as `train` may have the others in it."""
-    named = {name: getattr(data, name) for name in ("train", "valid", "test")}
+    files_by_split = {name: getattr(data, name) for name in ("train", "valid", "test")}
     inside = arrow.splits_in(data.train) if isinstance(data.train, str) else {}
-    files = {name: named[name] or inside.get(name) for name in named}
+    files = {name: files_by_split[name] or inside.get(name) for name in files_by_split}
     if "train" in inside:
         files["train"] = inside["train"]
     return {name: names for name, names in files.items() if names is not None}
@@ -137,20 +137,20 @@ def hold_out(
     Raises:
         InputError: If there are fewer than two groups.
     """
-    first, sizes = _grouped(examples)
+    first, sizes = _group_by_key(examples)
     heads = np.flatnonzero(sizes)
     counts = np.broadcast_to(np.uint8(1), len(heads)) if by_group else sizes[heads]
-    wanted = max(1, min(held_out, (len(heads) if by_group else len(examples)) // 10))
-    chosen = np.sort(heads[choose_groups(counts, wanted, seed, what)])
-    aside = np.zeros(len(examples), dtype=np.bool_)
-    for start in range(0, len(aside), SCANNED):
+    count = max(1, min(held_out, (len(heads) if by_group else len(examples)) // 10))
+    held_out_heads = np.sort(heads[choose_groups(counts, count, seed, what)])
+    is_held_out = np.zeros(len(examples), dtype=np.bool_)
+    for start in range(0, len(is_held_out), SCANNED):
         part = slice(start, start + SCANNED)
-        aside[part] = np.isin(first[part], chosen)
+        is_held_out[part] = np.isin(first[part], held_out_heads)
     numbers = examples.numbers
-    return examples.take(numbers[~aside]), examples.take(numbers[aside])
+    return examples.take(numbers[~is_held_out]), examples.take(numbers[is_held_out])
 
 
-def _grouped(examples: Examples[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _group_by_key(examples: Examples[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Group examples by their keys.
 
     Returns:
@@ -179,13 +179,13 @@ def _grouped(examples: Examples[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def choose_groups(
-    sizes: Sequence[int] | NDArray[Any], wanted: int, seed: int, what: str
+    sizes: Sequence[int] | NDArray[Any], count: int, seed: int, what: str
 ) -> NDArray[Any]:
     """Choose random groups of examples to hold out; at least one group is left to train on.
 
     Args:
         sizes: The number of examples of each group.
-        wanted: Groups are chosen until they have this many examples.
+        count: Groups are chosen until they have this many examples.
         seed: Seed of the random choice.
         what: What the examples of a group have in common, for the error.
 
@@ -202,6 +202,6 @@ def choose_groups(
             expected=f"at least 2 different {what}s",
             fix=f"give more {what}s, or a data.valid",
         )
-    order = shuffled(generator(seed), len(sizes))[:-1][: max(0, wanted)]
+    order = shuffled(generator(seed), len(sizes))[:-1][: max(0, count)]
     filled = np.cumsum(np.asarray(sizes)[order], dtype=np.int64)
-    return order[: np.searchsorted(filled, wanted) + 1]
+    return order[: np.searchsorted(filled, count) + 1]

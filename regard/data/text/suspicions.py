@@ -17,7 +17,7 @@ from statistics import median
 
 from regard.data.text.pairs import Pair
 
-USUAL = {
+COMMON = {
     "en": "the and of is to in that it was with this you not are",
     "de": "der die und das ist nicht ich ein eine zu den mit sie es",
     "fr": "le la les et des est une pas je il dans que pour un",
@@ -27,17 +27,17 @@ USUAL = {
     "pt": "o os uma não que para do da com em é um",
 }
 """The most common words of some languages."""
-LEARNED = 50_000
+LEARNED_PAIRS = 50_000
 """The trigrams of this many first pairs are counted."""
-APART = 0.35
+LEAST_MARGIN = 0.35
 """Least median margin, in nats per trigram, by which texts are likelier on their own side; below
 it the sides are too similar to report any pair."""
 AGAINST, CLEARLY = 0.5, 6.0
 """Nats per trigram, and per text, by which both texts of a swapped pair must be likelier on the
 other side."""
-CLOSELY = 2000
+FULLY_SCORED = 2000
 """This many first pairs are all scored; later pairs only if a rough score is suspicious."""
-MANY = 20
+FEWEST_HITS = 20
 """The fewest occurrences of a language's common words to recognise the language of a side."""
 
 
@@ -50,9 +50,9 @@ class Sides:
         self._rough: tuple[dict[str, float], dict[str, float]] = ({}, {})
 
     def learn(self, pair: Pair) -> None:
-        """Count the words of a pair, if it is among the first `LEARNED` pairs."""
+        """Count the words of a pair, if it is among the first `LEARNED_PAIRS` pairs."""
         self.pairs += 1
-        if self.pairs <= LEARNED:
+        if self.pairs <= LEARNED_PAIRS:
             for words, text in zip(self._words, (pair.source, pair.target), strict=True):
                 words.update(_words(text))
 
@@ -65,17 +65,17 @@ class Sides:
         suspects, margins = [], []
         for number, (line, pair) in enumerate(pairs):
             sides = _words(pair.source), _words(pair.target)
-            if number >= CLOSELY and not all(map(self._strange, (0, 1), sides)):
+            if number >= FULLY_SCORED and not all(map(self._may_be_swapped, (0, 1), sides)):
                 continue
             texts = [Counter(chain.from_iterable(map(_trigrams, words))) for words in sides]
-            known = number < LEARNED  # its own counts must be subtracted
-            scores = [self._nearer(side, *ordered, known=known)
+            counted = number < LEARNED_PAIRS  # its own counts must be subtracted
+            scores = [self._own_side_score(side, *ordered, counted=counted)
                       for side, ordered in enumerate((texts, texts[::-1]))]  # fmt: skip
             means = [total / max(1, count) for total, count in scores]
-            margins += [min(means)] if number < CLOSELY else []
+            margins += [min(means)] if number < FULLY_SCORED else []
             if max(means) < -AGAINST and max(total for total, _ in scores) < -CLEARLY:
                 suspects.append(line)
-        return suspects if margins and median(margins) > APART else []
+        return suspects if margins and median(margins) > LEAST_MARGIN else []
 
     @cached_property
     def _counts(self) -> tuple[Counter[str], Counter[str]]:
@@ -91,13 +91,13 @@ class Sides:
     def _totals(self) -> tuple[int, int]:
         return self._counts[0].total(), self._counts[1].total()
 
-    def _strange(self, side: int, words: Sequence[str]) -> bool:
+    def _may_be_swapped(self, side: int, words: Sequence[str]) -> bool:
         """Whether a text may be likelier on the other side, by the sum of cached word scores."""
         rough = self._rough[side]
         for word in words:
             if word not in rough:
                 text: Counter[str] = Counter(_trigrams(word))
-                rough[word] = self._nearer(side, text, Counter(), known=False)[0]
+                rough[word] = self._own_side_score(side, text, Counter(), counted=False)[0]
         return sum(rough[word] for word in words) < 0
 
     def languages(self) -> tuple[str | None, str | None]:
@@ -106,35 +106,36 @@ class Sides:
         return first, second
 
     def _language(self, side: int) -> str | None:
+        """Guess the language of a side by its common words; None if it is not clear."""
         words = self._words[side]
-        hits = {name: sum(words[word] for word in usual.split()) for name, usual in USUAL.items()}
+        hits = {name: sum(words[word] for word in terms.split()) for name, terms in COMMON.items()}
         best, second = sorted(hits, key=lambda name: -hits[name])[:2]
-        return best if hits[best] >= MANY and hits[best] > 2 * hits[second] else None
+        return best if hits[best] >= FEWEST_HITS and hits[best] > 2 * hits[second] else None
 
-    def _nearer(
-        self, side: int, text: Counter[str], beside: Counter[str], *, known: bool
+    def _own_side_score(
+        self, side: int, text: Counter[str], partner: Counter[str], *, counted: bool
     ) -> tuple[float, int]:
         """Compute by how many nats a text is likelier on its own side than on the other.
 
         Args:
             side: 0 for a source, 1 for a target.
             text: The text's trigrams.
-            beside: The trigrams of the text that it is paired with.
-            known: Whether both texts are part of the counts; they are then subtracted.
+            partner: The trigrams of the text that it is paired with.
+            counted: Whether both texts are part of the counts; they are then subtracted.
 
         Returns:
             The sum of log ratios over the trigrams that occur on either side, and their number.
         """
-        here_counts, there_counts = self._counts[side], self._counts[1 - side]
-        smoothing = 0.5 * (len(here_counts) + len(there_counts))  # add-1/2 smoothing
-        here_all = self._totals[side] - (text.total() if known else 0) + smoothing
-        there_all = self._totals[1 - side] - (beside.total() if known else 0) + smoothing
+        own_counts, other_counts = self._counts[side], self._counts[1 - side]
+        smoothing = 0.5 * (len(own_counts) + len(other_counts))  # add-1/2 smoothing
+        own_total = self._totals[side] - (text.total() if counted else 0) + smoothing
+        other_total = self._totals[1 - side] - (partner.total() if counted else 0) + smoothing
         total, count = 0.0, 0
         for trigram, times in text.items():
-            here = here_counts[trigram] - (times if known else 0)
-            there = there_counts[trigram] - (beside[trigram] if known else 0)
-            if here or there:
-                ratio = (here + 0.5) / here_all * there_all / (there + 0.5)
+            own_count = own_counts[trigram] - (times if counted else 0)
+            other_count = other_counts[trigram] - (partner[trigram] if counted else 0)
+            if own_count or other_count:
+                ratio = (own_count + 0.5) / own_total * other_total / (other_count + 0.5)
                 total += times * math.log(ratio)
                 count += times
         return total, count
@@ -149,7 +150,7 @@ def named_languages(files: str | tuple[str, str]) -> tuple[str, str] | None:
     """
     names = (files,) if isinstance(files, str) else files
     parts = [re.split(r"[^a-z]+", re.split(r"[/\\\\]", name)[-1].lower()) for name in names]
-    languages = [[part for part in words if part in USUAL] for words in parts]
+    languages = [[part for part in words if part in COMMON] for words in parts]
     pair = languages[0] if len(languages) == 1 else [words[-1] for words in languages if words]
     return (pair[0], pair[1]) if len(pair) == 2 and pair[0] != pair[1] else None
 

@@ -20,10 +20,10 @@ from regard.data.text.columns import (
     find_column,
     is_header,
     is_out_of_order,
-    listed,
     may_be_names,
     may_name_tags,
-    which_columns,
+    names_text,
+    unclear_columns_error,
 )
 from regard.data.text.records import Numbered, Problem, Unfit
 from regard.data.text.roles import LAYOUTS, QUESTIONS, WORDS, Layout, is_usual
@@ -65,11 +65,11 @@ class Plan:
         unused = [
             name for index, name in enumerate(self.names) if index not in self.chosen.values()
         ]
-        header = f"first line of {self.file} taken as names of columns: {listed(self.names)}"
+        header = f"first line of {self.file} taken as names of columns: {names_text(self.names)}"
         parts = [
             header if self.header else "",
             ", ".join(f"{role} from {name}" for role, name in columns.items() if name != role),
-            f"not used: {listed(unused)}" if unused else "",
+            f"not used: {names_text(unused)}" if unused else "",
         ]
         described = "; ".join(part for part in parts if part)
         return described if self.header or not described else f"{self.file}: {described}"
@@ -114,29 +114,29 @@ def read_rows(
         else:
             rows = records.table_rows(table, expected)
     else:
-        rows, pick = _objects(table, plan, expected), _ByKey(plan, layout)
+        rows, pick = _object_rows(table, plan, expected), _ByKey(plan, layout)
 
     def example(row: Any) -> Example:
         picked = pick(row)
         try:
             return understand(picked)
         except Unfit as problem:
-            raise _with_column(problem, plan, picked) from None
+            raise _add_column(problem, plan, picked) from None
 
-    return records.parsed(table, rows, example)
+    return records.convert(table, rows, example)
 
 
 def names_of(table: str, columns: Columns, expected: str) -> Sequence[str]:
     """Return the names of the columns of a table; of a CSV or TSV file without them, none."""
     if records.has_suffix(table, *OBJECTS):
-        objects = _sample(records.json_rows(table, expected))
-        return _keys([row for row in objects if not isinstance(row, Problem)], QUESTIONS)
+        objects = _first_rows(records.json_rows(table, expected))
+        return _object_columns([row for row in objects if not isinstance(row, Problem)], QUESTIONS)
     if arrow.is_table(table):
         return list(arrow.column_names(table))
     header = columns.header
     if header is None:
         header = any(has_header(table, layout, expected) for layout in LAYOUTS)
-    cells = _sample(_cell_rows(table, expected))[0]
+    cells = _first_rows(_cell_rows(table, expected))[0]
     return cells if header and not isinstance(cells, Problem) else ()
 
 
@@ -149,17 +149,19 @@ def has_header(file: str, layout: Layout, expected: str, *, unsure: bool = False
         expected: What the file should contain, for the error about an empty file.
         unsure: Also if it may be names or an example, which `plan_columns` asks about.
     """
-    sample = _sample(_cell_rows(file, expected))
+    sample = _first_rows(_cell_rows(file, expected))
     return _begins_with_names(sample, layout) or (unsure and _may_begin_with_names(sample, layout))
 
 
 def _may_begin_with_names(sample: Sequence[list[str] | Problem], layout: Layout) -> bool:
+    """Whether the first row may be names of columns, or an example."""
     rows = [row for row in sample if not isinstance(row, Problem)]
     may_be = may_name_tags if layout is WORDS else may_be_names
     return bool(rows) and sample[0] is rows[0] and may_be(rows)
 
 
 def _begins_with_names(sample: Sequence[list[str] | Problem], layout: Layout) -> bool:
+    """Whether the first row looks like names of columns."""
     rows = [row for row in sample if not isinstance(row, Problem)]
     return bool(rows) and sample[0] is rows[0] and is_header(rows, layout)
 
@@ -171,13 +173,13 @@ def plan_columns(table: str, layout: Layout, columns: Columns, expected: str) ->
         InputError: The file cannot be read, or it is not clear which column is what.
     """
     roles = [role.key for role in layout.roles if role.key in columns.named]
-    wanted = Columns({role: columns.named[role] for role in roles}, columns.header)
+    task_columns = Columns({role: columns.named[role] for role in roles}, columns.header)
     if records.has_suffix(table, *CELLS):
-        return plan_cells(table, layout, wanted, _cell_rows(table, expected))
+        return plan_cells(table, layout, task_columns, _cell_rows(table, expected))
     if records.has_suffix(table, *OBJECTS):
-        rows = _sample(records.json_rows(table, expected))
+        rows = _first_rows(records.json_rows(table, expected))
         objects = [row for row in rows if not isinstance(row, Problem)]
-        return _plan_objects(table, layout, wanted, objects, _keys(objects, layout))
+        return _plan_objects(table, layout, task_columns, objects, _object_columns(objects, layout))
     if not arrow.is_table(table):
         raise InputError(
             table,
@@ -188,9 +190,9 @@ def plan_columns(table: str, layout: Layout, columns: Columns, expected: str) ->
     names = [
         name
         for outer, inner in arrow.column_names(table).items()
-        for name in _names(outer, inner, layout)
+        for name in _column_names(outer, inner, layout)
     ]
-    return _plan_objects(table, layout, wanted, None, names)
+    return _plan_objects(table, layout, task_columns, None, names)
 
 
 def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list[str]]) -> Plan:
@@ -202,7 +204,7 @@ def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list
         columns: The columns that the user names.
         lines: The rows of the file.
     """
-    sample = _sample(lines)
+    sample = _first_rows(lines)
     rows = [row for row in sample if not isinstance(row, Problem)]
     header = columns.header
     if header is None:
@@ -216,21 +218,21 @@ def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list
     unsure = not header and columns.header is None and _may_begin_with_names(sample, layout)
     if not header and not unsure:
         return _plan_numbers(file, layout, columns, rows)
-    chosen = choose_columns(file, first, layout, columns.named)
-    missing = [role.key for role in layout.required if role.key not in chosen]
-    usual = layout.positions.get(len(first)) if not columns.named and columns.header else None
-    if missing and usual:
-        chosen = {role: index for index, role in enumerate(usual)}
+    indices = choose_columns(file, first, layout, columns.named)
+    missing = [role.key for role in layout.required if role.key not in indices]
+    roles = layout.positions.get(len(first)) if not columns.named and columns.header else None
+    if missing and roles:
+        indices = {role: index for index, role in enumerate(roles)}
     elif missing:
         sure = bool(columns.named or columns.header) or any(map(is_usual, first))
         note = "; if the first line is an example, data.header=false" if unsure or not sure else ""
-        raise which_columns(file, first, layout, chosen, rows[1:], note)
+        raise unclear_columns_error(file, first, layout, indices, rows[1:], note)
     if unsure:
         raise InputError(
-            f"{file} begins with {listed(first)}: are these names of columns?",
+            f"{file} begins with {names_text(first)}: are these names of columns?",
             fix="add data.header=true; if the first line is an example, data.header=false",
         )
-    return Plan(file, tuple(first), header=True, chosen=chosen, inferred=columns.header is None)
+    return Plan(file, tuple(first), header=True, chosen=indices, inferred=columns.header is None)
 
 
 def _plan_numbers(
@@ -239,19 +241,19 @@ def _plan_numbers(
     """Decide about the columns of a file without names: as numbered, else by their number."""
     width = len(rows[0])
     numbers = [str(index + 1) for index in range(width)]
-    chosen = {
+    indices = {
         role: find_column(file, numbers, role, column) for role, column in columns.named.items()
     }
-    if not chosen:
+    if not indices:
         wide = {len(row) for row in rows} == {width} and width > max(layout.positions, default=2**9)
         unclear = wide or layout is QUESTIONS or is_out_of_order(layout, rows)
         if layout.ragged or not unclear:
-            usual = layout.positions.get(width, ())
-            several = not layout.ragged and len(usual) > len(layout.required)
-            return Plan(file, inferred=several, positions=usual if several else ())
-    if any(role.key not in chosen for role in layout.required):
-        raise which_columns(file, numbers, layout, chosen, rows)
-    return Plan(file, chosen=chosen)
+            roles = layout.positions.get(width, ())
+            several = not layout.ragged and len(roles) > len(layout.required)
+            return Plan(file, inferred=several, positions=roles if several else ())
+    if any(role.key not in indices for role in layout.required):
+        raise unclear_columns_error(file, numbers, layout, indices, rows)
+    return Plan(file, chosen=indices)
 
 
 def _plan_objects(
@@ -262,20 +264,20 @@ def _plan_objects(
     names: Sequence[str],
 ) -> Plan:
     """Decide about the columns of a file that has a name beside each value."""
-    chosen = choose_columns(table, names, layout, columns.named)
-    missing = [role.key for role in layout.required if role.key not in chosen]
-    if len(missing) > len(names) - len(chosen) and objects is not None:
+    indices = choose_columns(table, names, layout, columns.named)
+    missing = [role.key for role in layout.required if role.key not in indices]
+    if len(missing) > len(names) - len(indices) and objects is not None:
         # Nothing to choose from: each line is then reported for the key that it lacks.
         names = [*names, *missing]
-        chosen |= {role: names.index(role, len(names) - len(missing)) for role in missing}
+        indices |= {role: names.index(role, len(names) - len(missing)) for role in missing}
     elif missing:
         rows = islice(arrow.rows(table), SAMPLE) if objects is None else objects
-        cells = [[str(_value(row, name) or "") for name in names] for row in rows]
-        raise which_columns(table, names, layout, chosen, cells)
+        cells = [[str(_column_value(row, name) or "") for name in names] for row in rows]
+        raise unclear_columns_error(table, names, layout, indices, cells)
     inferred = any(
-        names[index] != role and role not in columns.named for role, index in chosen.items()
+        names[index] != role and role not in columns.named for role, index in indices.items()
     )
-    return Plan(table, tuple(names), chosen=chosen, inferred=inferred)
+    return Plan(table, tuple(names), chosen=indices, inferred=inferred)
 
 
 class _ByName:
@@ -291,7 +293,7 @@ class _ByName:
             raise Unfit(records.EMPTY)
         if len(cells) != self.width if self.width else len(cells) < self.least:
             raise Unfit(records.COLUMNS, f"{len(cells)}, not {self.width or self.least}")
-        return _stripped(
+        return _strip(
             self.layout,
             {role: cells[index] for role, index in self.chosen.items() if index < len(cells)},
         )
@@ -309,26 +311,28 @@ class _ByPosition:
         if not any(cell.strip() for cell in cells):
             raise Unfit(records.EMPTY)
         if self.layout.ragged:
-            return _stripped(self.layout, dict(zip(positions[max(positions)], cells, strict=False)))
+            return _strip(self.layout, dict(zip(positions[max(positions)], cells, strict=False)))
         if len(cells) not in ((self.width,) if self.width else positions):
             expected = self.width or " or ".join(map(str, positions))
             raise Unfit(records.COLUMNS, f"{len(cells)}, not {expected}{self._hint(cells)}")
         if all(cell.strip() for cell in cells):
             self.width = len(cells)
-        return _stripped(self.layout, dict(zip(positions[len(cells)], cells, strict=True)))
+        return _strip(self.layout, dict(zip(positions[len(cells)], cells, strict=True)))
 
     def _hint(self, cells: Sequence[str]) -> str:
+        """Say which separator a line of a single cell seems to have instead."""
         if len(cells) > 1:
             return ""
-        usual = "commas" if records.has_suffix(self.file, ".csv") else "tabs"
+        expected = "commas" if records.has_suffix(self.file, ".csv") else "tabs"
         signs = {";": "semicolons", "\t": "tabs", "|": "vertical bars", ",": "commas"}
         other = next(
-            (name for sign, name in signs.items() if sign in cells[0] and name != usual), ""
+            (name for sign, name in signs.items() if sign in cells[0] and name != expected), ""
         )
-        return f"; {usual} separate them, not {other}" if other else ""
+        return f"; {expected} separate them, not {other}" if other else ""
 
 
-def _stripped(layout: Layout, row: Row) -> Row:
+def _strip(layout: Layout, row: Row) -> Row:
+    """Remove the blanks around cells, if the layout says so."""
     return {role: cell.strip() for role, cell in row.items()} if layout.strips else row
 
 
@@ -338,14 +342,14 @@ def text_row(row: dict[str, Any], role: str, column: str) -> Row:
     Raises:
         Unfit: There is none.
     """
-    value = _value(row, column)
+    value = _column_value(row, column)
     if value is None and column.partition(".")[0] not in row:
         raise Unfit(records.KEYS, f"{', '.join(map(repr, row)) or 'none'}, not {column!r}")
     if value is None:
         raise Unfit(f"empty {role}")
     if not isinstance(value, str):
         raise Unfit(records.KEYS, f"{column!r} is not a text")
-    if not records.encodable(value):
+    if not records.is_encodable(value):
         raise Unfit(records.UNDECODABLE, f"half a character in {column!r}")
     return {role: value}
 
@@ -360,11 +364,11 @@ class _ByKey:
     def __call__(self, row: dict[str, Any]) -> Row:
         picked: Row = {}
         for role, column in self.columns.items():
-            value = _value(row, column)
+            value = _column_value(row, column)
             if role.is_text and not (role.optional and value is None):
                 picked |= text_row(row, role.key, column)
                 continue
-            if self.checks_encoding and not records.encodable(
+            if self.checks_encoding and not records.is_encodable(
                 json.dumps(value, ensure_ascii=False)
             ):
                 raise Unfit(records.UNDECODABLE, "half a character")
@@ -372,20 +376,21 @@ class _ByKey:
         return picked
 
 
-def _value(row: dict[str, Any], column: str) -> Any:
+def _column_value(row: dict[str, Any], column: str) -> Any:
     """Return the value of a column, which may be a key of an object: `translation.en`."""
     if column in row:
         return row[column]
     outer, dot, inner = column.partition(".")
     value = row.get(outer)
-    return _value(value, inner) if dot and isinstance(value, dict) else None
+    return _column_value(value, inner) if dot and isinstance(value, dict) else None
 
 
-def _objects(table: str, plan: Plan, expected: str) -> Iterator[tuple[int, Any]]:
+def _object_rows(table: str, plan: Plan, expected: str) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of a JSONL file, or of a table with only the columns that are read."""
     if records.has_suffix(table, *OBJECTS):
         return records.json_rows(table, expected)
-    known = {plan.names[index] for index in plan.chosen.values()}
-    tops = dict.fromkeys(name.partition(".")[0] for name in plan.names if name in known)
+    names_to_read = {plan.names[index] for index in plan.chosen.values()}
+    tops = dict.fromkeys(name.partition(".")[0] for name in plan.names if name in names_to_read)
     return enumerate(arrow.rows(table, list(tops)), 1)
 
 
@@ -402,7 +407,7 @@ def _cell_rows(file: str, expected: str) -> Numbered[list[str]]:
     yield from rows
 
 
-def _sample(rows: Numbered[Example]) -> list[Example | Problem]:
+def _first_rows(rows: Numbered[Example]) -> list[Example | Problem]:
     """Return the first rows, or their problems."""
     sample: list[Example | Problem] = []
     total = 0
@@ -414,23 +419,23 @@ def _sample(rows: Numbered[Example]) -> list[Example | Problem]:
     return sample
 
 
-def _keys(objects: Sequence[dict[str, Any]], layout: Layout) -> list[str]:
+def _object_columns(objects: Sequence[dict[str, Any]], layout: Layout) -> list[str]:
     """Return the names of the columns of objects, in their order."""
     names: dict[str, None] = {}
     for row in objects:
         for key, value in row.items():
             inner = [*map(str, value)] if isinstance(value, dict) else []
-            names |= dict.fromkeys(_names(key, inner, layout))
+            names |= dict.fromkeys(_column_names(key, inner, layout))
     return list(names)
 
 
-def _names(outer: str, inner: Sequence[str], layout: Layout) -> list[str]:
+def _column_names(outer: str, inner: Sequence[str], layout: Layout) -> list[str]:
     """Return the names of a column: of an object one for each key, unless it is read as a whole."""
-    whole = any(role.fits(outer) for role in layout.roles if not role.is_text)
-    return [outer] if whole or not inner else [f"{outer}.{name}" for name in inner]
+    is_one_value = any(role.fits(outer) for role in layout.roles if not role.is_text)
+    return [outer] if is_one_value or not inner else [f"{outer}.{name}" for name in inner]
 
 
-def _with_column(problem: Unfit, plan: Plan, picked: Row) -> Unfit:
+def _add_column(problem: Unfit, plan: Plan, picked: Row) -> Unfit:
     """Add the column to the problem of an empty cell."""
     what, *detail = problem.args
     role = str(what).removeprefix("empty ")

@@ -68,11 +68,11 @@ def batch_of(rows: Sequence[LabelledRow], index: Sequence[int]) -> Batch[Ragged]
         >>> batch_of(rows, [1, 0]).source.split(), batch_of(rows, [1, 0]).targets.split()
         ([[1, 2], [1, 5, 2]], [[4], [3]])
     """
-    chosen = [rows[i] for i in index]
-    types = Ragged.of([row.types for row in chosen]).ids
+    batch_rows = [rows[i] for i in index]
+    types = Ragged.of([row.types for row in batch_rows]).ids
     return Batch(
-        Ragged.of([row.ids for row in chosen]).typed(types),
-        Ragged.of([row.targets for row in chosen]),
+        Ragged.of([row.ids for row in batch_rows]).typed(types),
+        Ragged.of([row.targets for row in batch_rows]),
         tuple(index),
     )
 

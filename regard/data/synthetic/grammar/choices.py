@@ -107,10 +107,10 @@ class Choices:
 
     def weighted(self, table: Sequence[tuple[float, Item]]) -> Item:
         """Draw one of the items, by weights that sum to one."""
-        left = self._random()
+        remainder = self._random()
         for weight, item in table:
-            left -= weight
-            if left < 0:
+            remainder -= weight
+            if remainder < 0:
                 return item
         return table[-1][1]
 
@@ -163,8 +163,8 @@ class Choices:
             word = "the"
         # More adjectives after "a" than after "the": German endings differ most there.
         adjectives, chance = ATTRIBUTES[noun], adjective * (1.8 if word == "a" else 1)
-        chosen = self.choose(adjectives) if adjectives and self.happens(chance) else None
-        return Phrase(noun, word, several, chosen)
+        drawn_adjective = self.choose(adjectives) if adjectives and self.happens(chance) else None
+        return Phrase(noun, word, several, drawn_adjective)
 
     def subject(self, verb: Verb, *, third: bool = True) -> Nominal:
         """Draw a possible subject of the verb, often a pronoun for people.
@@ -215,6 +215,7 @@ class Choices:
         return noun
 
     def _dative(self, nouns: Sequence[Noun], subject: Nominal) -> Phrase:
+        """Draw a phrase in the dative around a noun other than the subject's."""
         noun = self._other_noun(nouns, subject)
         return self.phrase(noun, owner=_owner(subject), adjective=0.2, plural=DATIVE_PLURAL)
 
@@ -294,8 +295,8 @@ class Choices:
             phrase = self.phrase(noun, adjective=0.15)
             # Avoid unnatural sentences: "a dog was tired", "the tired dog was tired".
             word = "the" if phrase.word == "a" else phrase.word
-            plain = phrase.adjective is adjective or not adjective.decides
-            subject = Phrase(noun, word, phrase.plural, None if plain else phrase.adjective)
+            is_plain = phrase.adjective is adjective or not adjective.decides
+            subject = Phrase(noun, word, phrase.plural, None if is_plain else phrase.adjective)
         negated = subject is not I and self.happens(0.2)
         time = None if small else self.time(tense, 0.15, negated)
         return Clause(
@@ -317,4 +318,5 @@ def _owner(subject: Nominal) -> str:
 
 
 def _on_wheels(subject: Nominal) -> bool:
+    """Whether the subject is a vehicle."""
     return isinstance(subject, Phrase) and subject.noun.kind in ("vehicle", "vessel")

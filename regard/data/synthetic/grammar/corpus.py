@@ -73,17 +73,17 @@ DEMO: tuple[Pair, Pair] = (_demo("tired", 0), _demo("wide", 1))
 Combination = tuple[str, str]
 
 
-def _order(combination: Combination) -> tuple[int, Combination]:
+def _rank(combination: Combination) -> tuple[int, Combination]:
     """Return a sort key for a pseudo-random order that is the same on every machine."""
     return zlib.crc32(" ".join(combination).encode()), combination
 
 
-def _chance(combination: Combination) -> int:
+def _percentile(combination: Combination) -> int:
     """Return a pseudo-random number below 100 for two words, the same on every machine."""
-    return _order(combination)[0] % 100
+    return _rank(combination)[0] % 100
 
 
-def _held_out() -> tuple[frozenset[Combination], frozenset[Combination], frozenset[Combination]]:
+def _holdouts() -> tuple[frozenset[Combination], frozenset[Combination], frozenset[Combination]]:
     """Choose the held-out combinations.
 
     Returns:
@@ -97,38 +97,38 @@ def _held_out() -> tuple[frozenset[Combination], frozenset[Combination], frozens
     partners = Counter(word for combination in meant for word in combination)
     meant = {c for c in meant if min(partners[word] for word in c) > 3}
     return (
-        frozenset(c for c in objects - DEMO_COMBINATIONS if _chance(c) < 8),
-        frozenset(c for c in adjectives - DEMO_COMBINATIONS if _chance(c) < 8),
-        _one_of_each(meant - DEMO_COMBINATIONS),
+        frozenset(c for c in objects - DEMO_COMBINATIONS if _percentile(c) < 8),
+        frozenset(c for c in adjectives - DEMO_COMBINATIONS if _percentile(c) < 8),
+        _choose_disjoint(meant - DEMO_COMBINATIONS),
     )
 
 
-def _one_of_each(combinations: set[Combination]) -> frozenset[Combination]:
+def _choose_disjoint(combinations: set[Combination]) -> frozenset[Combination]:
     """Choose combinations greedily so that no word is in two of them.
 
     Each word then keeps all its other combinations in training.
     """
-    chosen: list[Combination] = []
-    for combination in sorted(combinations, key=_order):
-        if all(set(combination).isdisjoint(other) for other in chosen):
-            chosen.append(combination)
-    return frozenset(chosen)
+    combinations_kept: list[Combination] = []
+    for combination in sorted(combinations, key=_rank):
+        if all(set(combination).isdisjoint(other) for other in combinations_kept):
+            combinations_kept.append(combination)
+    return frozenset(combinations_kept)
 
 
-HELD_OBJECTS, HELD_ADJECTIVES, HELD_PRONOUNS = _held_out()
+HELD_OBJECTS, HELD_ADJECTIVES, HELD_PRONOUNS = _holdouts()
 _PEOPLE = [{(verb.name, noun.english) for noun in TWO_GENDERS} for verb in SETTLING]
-HELD_PEOPLE = frozenset(min(ones, key=_order) for ones in _PEOPLE if HELD_OBJECTS.isdisjoint(ones))
+HELD_PEOPLE = frozenset(min(ones, key=_rank) for ones in _PEOPLE if HELD_OBJECTS.isdisjoint(ones))
 """Held-out (verb, noun of two genders): in training, the verb's object "him" or "her" never stands
 for the noun. A verb of which `HELD_OBJECTS` has one of these nouns keeps the others."""
 
 
-def _combined(analysis: Analysis) -> bool:
+def _has_held_combination(analysis: Analysis) -> bool:
     """Whether a sentence has a held-out combination of verb and object, or adjective and noun."""
     known_objects = HELD_OBJECTS.isdisjoint(analysis.objects)
     return not (known_objects and HELD_ADJECTIVES.isdisjoint(analysis.adjectives))
 
 
-def _no_held_referent(analysis: Analysis) -> bool:
+def _has_no_held_referent(analysis: Analysis) -> bool:
     """Whether no pronoun stands for a noun that is held out for it."""
     known_it = HELD_PRONOUNS.isdisjoint(analysis.adjectives)
     return known_it and HELD_PEOPLE.isdisjoint(analysis.settling)
@@ -139,11 +139,12 @@ def _for_training(analysis: Analysis) -> bool:
 
     A noun that is held out for "it" with an adjective does not occur with it in any other way.
     """
-    return not _combined(analysis) and _no_held_referent(analysis)
+    return not _has_held_combination(analysis) and _has_no_held_referent(analysis)
 
 
 def _for_combinations(analysis: Analysis) -> bool:
-    return _combined(analysis) and _no_held_referent(analysis)
+    """Whether a held-out combination is all that the sentence has held out."""
+    return _has_held_combination(analysis) and _has_no_held_referent(analysis)
 
 
 def _for_pronouns(analysis: Analysis) -> bool:
@@ -152,58 +153,59 @@ def _for_pronouns(analysis: Analysis) -> bool:
     With one gender only, any guess would be correct.
     """
     new = not HELD_PRONOUNS.isdisjoint(analysis.pronouns)
-    return new and len(analysis.genders) > 1 and not _combined(analysis)
+    return new and len(analysis.genders) > 1 and not _has_held_combination(analysis)
 
 
 def _for_natural_gender(analysis: Analysis) -> bool:
-    return not HELD_PEOPLE.isdisjoint(analysis.settling) and not _combined(analysis)
+    """Whether "him" or "her" stands for a held-out noun; no combination may be held out."""
+    return not HELD_PEOPLE.isdisjoint(analysis.settling) and not _has_held_combination(analysis)
 
 
-def _length(example: Pair) -> int:
+def _count_words(example: Pair) -> int:
     return example.source.count(" ") + 1
 
 
-def _take(
+def _draw(
     draw: Callable[[], Sentence],
-    wanted: Callable[[Analysis], bool],
+    accepts: Callable[[Analysis], bool],
     count: int,
-    seen: set[str],
+    used: set[str],
     *,
     lengths: range = range(LONGEST + 1),
     unpunctuated: int = 0,
 ) -> tuple[Pair, ...]:
-    """Draw `count` pairs that are wanted, have a length in `lengths`, and are not yet in `seen`.
+    """Draw `count` pairs that are accepted, have a length in `lengths`, and are not in `used`.
 
     Args:
         draw: Draws a sentence.
-        wanted: Whether to take a sentence, by its analysis.
+        accepts: Whether to take a sentence, by its analysis.
         count: How many pairs to draw.
-        seen: English sentences drawn before, with their final mark; new ones are added.
+        used: English sentences drawn before, with their final mark; new ones are added.
         lengths: Allowed numbers of English words.
         unpunctuated: Percentage of the pairs whose final punctuation mark is removed.
     """
     taken: list[Pair] = []
-    for candidate in _pairs(draw, wanted):
+    for candidate in _pairs(draw, accepts):
         if len(taken) == count:
             break
-        if candidate.source not in seen and _length(candidate) in lengths:
-            seen.add(candidate.source)
-            taken.append(_perhaps_unpunctuated(candidate, unpunctuated))
+        if candidate.source not in used and _count_words(candidate) in lengths:
+            used.add(candidate.source)
+            taken.append(_drop_final_mark(candidate, unpunctuated))
     return tuple(taken)
 
 
-def _pairs(draw: Callable[[], Sentence], wanted: Callable[[Analysis], bool]) -> Iterator[Pair]:
-    """Yield endlessly the pairs that are wanted and have only one translation."""
+def _pairs(draw: Callable[[], Sentence], accepts: Callable[[Analysis], bool]) -> Iterator[Pair]:
+    """Yield endlessly the pairs that are accepted and have only one translation."""
     while True:
         sentence = draw()
         analysis = analyse(sentence)
-        if wanted(analysis):
+        if accepts(analysis):
             candidate = pair(sentence, analysis.phenomena())
             if is_settled(analysis, candidate.source):
                 yield candidate
 
 
-def _perhaps_unpunctuated(example: Pair, share: int) -> Pair:
+def _drop_final_mark(example: Pair, share: int) -> Pair:
     """Remove the full stop or question mark of `share` percent of pairs, chosen by a hash."""
     if zlib.crc32(example.source.encode()) % 100 >= share:
         return example
@@ -233,47 +235,47 @@ def splits(pairs: int, held_out: int, seed: int, longest: int = LONGEST) -> Spli
     for name, count in (("pairs", pairs), ("held_out", held_out)):
         if count < 1:
             raise InputError(f"data.{name}", got=count, expected="1 or more")
-    seen = {example.source for example in DEMO}
+    used = {example.source for example in DEMO}
 
     def frames(name: str) -> Frames:
         return Frames(f"{seed} {name}")
 
-    def as_training(name: str, count: int, unpunctuated: int = UNPUNCTUATED) -> tuple[Pair, ...]:
+    def draw_split(name: str, count: int, unpunctuated: int = UNPUNCTUATED) -> tuple[Pair, ...]:
         lengths = range(longest + 1)
-        return _take(
-            draws(name), _for_training, count, seen, lengths=lengths, unpunctuated=unpunctuated
+        return _draw(
+            sampler(name), _for_training, count, used, lengths=lengths, unpunctuated=unpunctuated
         )
 
-    def draws(name: str) -> Callable[[], Sentence]:
+    def sampler(name: str) -> Callable[[], Sentence]:
         drawer = frames(name)
         if longest == LONGEST:
             return drawer.sentence
         return lambda: drawer.chain(longest) if drawer.happens(0.5) else drawer.sentence()
 
-    valid = as_training("valid", held_out)
-    train = as_training("train", pairs)
-    known = sorted(map(_length, train))
-    longer = range(known[9 * (len(known) - 1) // 10] + 1, LONGEST_TEST + 1)
-    of_long = frames("long")
-    draw_long = of_long.long
+    valid = draw_split("valid", held_out)
+    train = draw_split("train", pairs)
+    train_lengths = sorted(map(_count_words, train))
+    long_lengths = range(train_lengths[9 * (len(train_lengths) - 1) // 10] + 1, LONGEST_TEST + 1)
+    maker = frames("long")
+    draw_long = maker.long
     if longest > LONGEST:
-        longer, draw_long = range(LONGEST + 1, longest + 1), partial(of_long.chain, longest)
+        long_lengths, draw_long = range(LONGEST + 1, longest + 1), partial(maker.chain, longest)
     tests = {
-        "combinations": _take(frames("combinations").sentence, _for_combinations, held_out, seen),
-        "pronouns": _take(frames("pronouns").contest, _for_pronouns, held_out, seen),
-        "natural_gender": _take(
-            frames("natural_gender").her_or_him, _for_natural_gender, held_out, seen
+        "combinations": _draw(frames("combinations").sentence, _for_combinations, held_out, used),
+        "pronouns": _draw(frames("pronouns").contest, _for_pronouns, held_out, used),
+        "natural_gender": _draw(
+            frames("natural_gender").her_or_him, _for_natural_gender, held_out, used
         ),
-        "long": _take(draw_long, _for_training, held_out, seen, lengths=longer),
-        "unpunctuated": as_training("unpunctuated", held_out, unpunctuated=100),
+        "long": _draw(draw_long, _for_training, held_out, used, lengths=long_lengths),
+        "unpunctuated": draw_split("unpunctuated", held_out, unpunctuated=100),
     }
     return Splits(train, valid, tests)
 
 
 def sample(count: int, seed: int) -> tuple[Pair, ...]:
     """Draw pairs from the whole grammar, held-out ones included; a sentence may occur twice."""
-    drawn = islice(_pairs(Frames(f"{seed} sample").sentence, lambda _: True), count)
-    return tuple(_perhaps_unpunctuated(example, UNPUNCTUATED) for example in drawn)
+    pairs = islice(_pairs(Frames(f"{seed} sample").sentence, lambda _: True), count)
+    return tuple(_drop_final_mark(example, UNPUNCTUATED) for example in pairs)
 
 
 def pronoun_is_right(reference: Pair, hypothesis: str) -> bool:
@@ -289,11 +291,11 @@ def pronoun_is_right(reference: Pair, hypothesis: str) -> bool:
     Returns:
         Whether they are equal; False if the reference has no pronoun or the hypothesis is empty.
     """
-    wanted = _OPENING.findall(reference.target.lower())
-    if wanted:
-        return _OPENING.findall(hypothesis.lower()) == wanted
-    wanted = _PRONOUN.findall(reference.target)
-    return bool(wanted) and _PRONOUN.findall(hypothesis) == wanted
+    expected = _OPENING.findall(reference.target.lower())
+    if expected:
+        return _OPENING.findall(hypothesis.lower()) == expected
+    expected = _PRONOUN.findall(reference.target)
+    return bool(expected) and _PRONOUN.findall(hypothesis) == expected
 
 
 _PRONOUN = re.compile(

@@ -61,14 +61,15 @@ NEEDS = (("drink", "thirsty"), ("steal", "hungry"), ("eat", "hungry"), ("buy", "
 """(verb, predicate) in which the predicate is a reason for this action only."""
 
 
-def _called_it(verb: Verb) -> tuple[tuple[Noun, ...], tuple[Noun, ...]]:
+def _nouns_for_it(verb: Verb) -> tuple[tuple[Noun, ...], tuple[Noun, ...]]:
+    """Return the subjects and the objects of a verb that "it" can stand for."""
     subjects = tuple(noun for noun in verb.subjects if noun.kind not in PERSON)
     objects = tuple(noun for noun in verb.objects if noun.kind not in (*PERSON, "beast"))
     return subjects, objects
 
 
 MOODS = tuple(word for word in ADJECTIVES if word.decides and PEOPLE[0] in word.nouns)
-CONTESTANTS = {verb: _called_it(verb) for verb in CONTESTED}
+CONTESTANTS = {verb: _nouns_for_it(verb) for verb in CONTESTED}
 
 
 def _deciding_adjectives() -> dict[tuple[Noun, Noun], tuple[Adjective, ...]]:
@@ -95,6 +96,7 @@ TARGETED = {
 
 
 def _urges(adjective: Adjective, verb: Verb) -> bool:
+    """Whether the adjective is a reason for the action, as in: drank because it was thirsty."""
     return adjective.english in URGING or (verb.name, adjective.english) in NEEDS
 
 
@@ -206,18 +208,18 @@ class Frames(People):
         if not takers or noun.kind in PERSON:
             return self.taking()
         second = self.choose(takers)
-        both = [who for who in first.subjects if who in second.subjects and who is not noun]
-        if second is first or not both:
+        subjects = [who for who in first.subjects if who in second.subjects and who is not noun]
+        if second is first or not subjects:
             return self.taking()
-        subject, tense = self.phrase(self.choose(both), adjective=0.15), self.tense()
+        subject, tense = self.phrase(self.choose(subjects), adjective=0.15), self.tense()
         word = self.weighted(((0.55, "the"), (0.3, "a"), (0.15, "this")))
         plural = not noun.mass and self.happens(0.15)
         thing = Phrase(noun, word, plural)
         clause = Clause(subject, first, thing, tense=tense)
         then = Clause(subject, second, pronoun_for(thing), tense=tense, elided=True, about=noun)
         if subject.noun.kind in ("he", "she") and second.name != "leave" and self.happens(0.4):
-            wanted = replace(then, subject=pronoun_for(subject), elided=False, modal="want")
-            return Linked(clause, "because", wanted)
+            reason = replace(then, subject=pronoun_for(subject), elided=False, modal="want")
+            return Linked(clause, "because", reason)
         return Shared(clause, then)
 
     def linked(self) -> Linked:
@@ -262,6 +264,7 @@ class Frames(People):
         return self._report(replace(body, fronted=False), tense)
 
     def _report(self, body: Sentence, tense: str) -> Reported:
+        """Draw who says or knows what the body tells."""
         verb = self.choose(SAYING)
         negated = verb.english == "know" and self.happens(0.3)
         return Reported(Clause(self.subject(verb), verb, tense=tense, negated=negated), body)
@@ -272,12 +275,12 @@ class Frames(People):
         noun = self.choose(adjective.nouns)
         plural = not noun.mass and self.happens(0.15)
         word = "the" if self.happens(0.75) else "this"
-        subject = Phrase(noun, word, plural, relative=self._inner(noun, plural, tense))
+        subject = Phrase(noun, word, plural, relative=self._relative_clause(noun, plural, tense))
         if noun.kind in (*PERSON, "beast") and self.happens(0.4):
             return replace(self.clause(tense, subject, small=True), negated=False)
         return self.described(subject, adjective, tense)
 
-    def _inner(self, noun: Noun, plural: bool, tense: str) -> Clause:
+    def _relative_clause(self, noun: Noun, plural: bool, tense: str) -> Clause:
         """Draw a relative clause, in which the noun is the subject or the object."""
         which = RelativePronoun(noun, plural)
         if noun.kind in (*PERSON, "beast") and self.happens(0.5):
@@ -333,12 +336,12 @@ class Frames(People):
         then not used.
         """
         words = int(longest * self._random() ** 0.5)
-        sentence: Sentence = self._part()
+        sentence: Sentence = self._chain_part()
         while sentence.english().count(" ") + 1 < words - 3:  # a part has about six words
-            sentence = Joined(sentence, self.choose(("and", "but")), self._part())
+            sentence = Joined(sentence, self.choose(("and", "but")), self._chain_part())
         return sentence
 
-    def _part(self) -> Sentence:
+    def _chain_part(self) -> Sentence:
         """Draw a part of a chain."""
         kinds = (0.5, self.plain), (0.2, self.contest), (0.2, self.linked), (0.1, self.taking)
         return self.weighted(kinds)()

@@ -31,6 +31,7 @@ FUNCTION_WORDS = {
 
 
 def _verb_words(verb: Verb) -> dict[str, str]:
+    """Return the English forms of a verb with their German forms."""
     present, past = verb_forms(verb, "present"), verb_forms(verb, "past")
     return {
         verb.english: verb.prefix + verb.german,

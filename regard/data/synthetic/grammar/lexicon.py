@@ -41,7 +41,7 @@ WHERE = {"waters": "at", "road": "on", "open": "on", "grounds": "in", "height": 
 """The preposition of place of a kind or noun: at the river, in the valley."""
 
 
-def _read() -> dict[str, list[str]]:
+def _read_tables() -> dict[str, list[str]]:
     """Read the rows of each table of `lexicon.txt`, by the table's name."""
     text = (files("regard.data.synthetic.grammar") / "lexicon.txt").read_text("utf-8")
     tables: dict[str, list[str]] = {}
@@ -53,17 +53,18 @@ def _read() -> dict[str, list[str]]:
     return tables
 
 
-_TABLES = _read()
+_TABLES = _read_tables()
 
 
-def _noun(row: str) -> Noun:
+def _parse_noun(row: str) -> Noun:
+    """Parse a row: kind, English noun/plural, German noun, gender, German plural."""
     kind, names, german, gender, german_plural = row.split()
     english, _, plural = names.partition("/")
     plural = plural or english_plural(english)
     return Noun(kind, english, plural, german, german_plural, gender, mass=plural == "-")
 
 
-NOUNS = tuple(_noun(row) for row in _TABLES["nouns"])
+NOUNS = tuple(_parse_noun(row) for row in _TABLES["nouns"])
 
 _COUNTS = Counter(noun.english for noun in NOUNS)
 TWO_GENDERS = tuple(noun for noun in NOUNS if _COUNTS[noun.english] > 1)
@@ -72,11 +73,12 @@ TWO_GENDERS = tuple(noun for noun in NOUNS if _COUNTS[noun.english] > 1)
 
 def nouns_of(names: str) -> tuple[Noun, ...]:
     """Return the nouns that a table's cell lists, by kind, group or English word."""
-    wanted = {member for name in names.split() for member in GROUPS.get(name, (name,))}
-    return tuple(noun for noun in NOUNS if noun.kind in wanted or noun.english in wanted)
+    members = {member for name in names.split() for member in GROUPS.get(name, (name,))}
+    return tuple(noun for noun in NOUNS if noun.kind in members or noun.english in members)
 
 
-def _adjective(row: str) -> Adjective:
+def _parse_adjective(row: str) -> Adjective:
+    """Parse a row: English, German/stem and marks, then after a colon its nouns."""
     words, _, nouns = row.partition(":")
     english, german, *marks = words.split()
     german, _, stem = german.partition("/")
@@ -92,7 +94,8 @@ def _adjective(row: str) -> Adjective:
     )
 
 
-def _verb(row: str, case: str = "acc") -> Verb:
+def _parse_verb(row: str, case: str = "acc") -> Verb:
+    """Parse a row: English verb/past, German forms, subjects and objects between colons."""
     names, parts, subjects, *objects = (cell.strip() for cell in row.split(":"))
     names, _, past = names.partition("/")
     english, *particles = names.split()
@@ -116,25 +119,27 @@ def _verb(row: str, case: str = "acc") -> Verb:
     )
 
 
-def _intransitive(row: str) -> Verb:
+def _parse_intransitive(row: str) -> Verb:
+    """Parse a row: a verb without objects, then the kinds of places that it may have."""
     words, _, locations = row.rpartition(":")
-    return replace(_verb(words), locations=tuple(locations.split()))
+    return replace(_parse_verb(words), locations=tuple(locations.split()))
 
 
-def _adverb(row: str) -> Adverb:
+def _parse_adverb(row: str) -> Adverb:
+    """Parse a row: English, German and tenses between colons."""
     english, german, tenses = (cell.strip() for cell in row.split(":"))
     return Adverb(english, german, tuple(tenses.split()))
 
 
-ADJECTIVES = tuple(_adjective(row) for row in _TABLES["adjectives"])
-TRANSITIVE = tuple(_verb(row) for row in _TABLES["transitive"])
-WAIT_FOR = replace(_verb("wait for : warten : anyone : anyone"), preposition="auf")
+ADJECTIVES = tuple(_parse_adjective(row) for row in _TABLES["adjectives"])
+TRANSITIVE = tuple(_parse_verb(row) for row in _TABLES["transitive"])
+WAIT_FOR = replace(_parse_verb("wait for : warten : anyone : anyone"), preposition="auf")
 """The only verb whose German object has a preposition; its object is always a pronoun."""
-DATIVE = tuple(_verb(row, case="dat") for row in _TABLES["dative"])
-GIVING = tuple(_verb(row) for row in _TABLES["giving"])
-INTRANSITIVE = tuple(_intransitive(row) for row in _TABLES["intransitive"])
-SAYING = tuple(_verb(row) for row in _TABLES["saying"])
-ADVERBS = tuple(_adverb(row) for row in _TABLES["adverbs"])
+DATIVE = tuple(_parse_verb(row, case="dat") for row in _TABLES["dative"])
+GIVING = tuple(_parse_verb(row) for row in _TABLES["giving"])
+INTRANSITIVE = tuple(_parse_intransitive(row) for row in _TABLES["intransitive"])
+SAYING = tuple(_parse_verb(row) for row in _TABLES["saying"])
+ADVERBS = tuple(_parse_adverb(row) for row in _TABLES["adverbs"])
 VERBS = {
     verb.name: verb for verb in (*SAYING, *TRANSITIVE, *DATIVE, *GIVING, *INTRANSITIVE, WAIT_FOR)
 }

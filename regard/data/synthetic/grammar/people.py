@@ -85,13 +85,13 @@ class People(Choices):
         first, second = self.choose(MEETINGS), self.choose(ACTS)
         if first is second:
             return self.meeting()
-        others = self._others(first, person)
-        if isinstance(others, Phrase) and others.noun not in second.subjects:
+        subject = self._other_subject(first, person)
+        if isinstance(subject, Phrase) and subject.noun not in second.subjects:
             return self.meeting()
         return Shared(
-            Clause(others, first, person, tense=tense),
+            Clause(subject, first, person, tense=tense),
             Clause(
-                others,
+                subject,
                 second,
                 pronoun_for(person),
                 tense=tense,
@@ -113,9 +113,11 @@ class People(Choices):
         return replace(phrase, word=word, adjective=adjective)
 
     def _mood(self, person: Phrase, mood: Adjective, tense: str) -> Clause:
+        """Draw a clause that tells the mood of a person."""
         return self.described(person, mood, tense, self.time(tense, 0.15, negated=False))
 
     def _event(self, person: Phrase, tense: str) -> Clause:
+        """Draw a clause of what a person does, perhaps with a place and a time."""
         verb, time = self.choose(EVENTS), self.time(tense, 0.15, negated=False)
         somewhere = "where" in verb.locations and self.happens(0.2)
         location = self.location("where", person) if somewhere else None
@@ -128,7 +130,7 @@ class People(Choices):
         """Draw a clause of what others do, with the person's pronoun as the object."""
         verb = self.choose(verbs)
         return Clause(
-            self._others(verb, person),
+            self._other_subject(verb, person),
             verb,
             pronoun_for(person),
             tense=tense,
@@ -136,7 +138,7 @@ class People(Choices):
             about=person.noun,
         )
 
-    def _others(self, verb: Verb, person: Phrase) -> Nominal:
+    def _other_subject(self, verb: Verb, person: Phrase) -> Nominal:
         """Draw a subject that the pronoun cannot stand for.
 
         It is I, we, an animal, somebody of the other gender, or plural.

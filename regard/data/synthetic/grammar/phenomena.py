@@ -87,13 +87,13 @@ def is_settled(analysis: Analysis, english: str) -> bool:
     """
     if "natural_gender" not in analysis.tags:
         return True
-    noun, *more = (person for person in analysis.people if person in TWO_GENDERS)
-    others = {person.kind for person in analysis.people if person is not noun}
-    if more or not others <= {OTHER[noun.kind]}:
+    noun, *other_nouns = (person for person in analysis.people if person in TWO_GENDERS)
+    other_genders = {person.kind for person in analysis.people if person is not noun}
+    if other_nouns or not other_genders <= {OTHER[noun.kind]}:
         return False
-    before, *after = re.split(rf"\b{noun.english}\b", english.lower(), maxsplit=1)
-    later = set(_HE_OR_SHE.findall(" ".join(after)))
-    return bool(later) and later <= AGREEING[noun.kind] and not _HE_OR_SHE.search(before)
+    start, *rest = re.split(rf"\b{noun.english}\b", english.lower(), maxsplit=1)
+    pronouns = set(_HE_OR_SHE.findall(" ".join(rest)))
+    return bool(pronouns) and pronouns <= AGREEING[noun.kind] and not _HE_OR_SHE.search(start)
 
 
 def _clauses(sentence: Sentence, order: str = "main") -> Iterator[tuple[Clause, str]]:
@@ -117,8 +117,9 @@ def _clauses(sentence: Sentence, order: str = "main") -> Iterator[tuple[Clause, 
 
 
 def _note_clause(analysis: Analysis, clause: Clause, order: str) -> None:
+    """Add the phenomena and combinations of one clause to the analysis."""
     verb = clause.verb
-    present = {
+    has_tag = {
         "verb_second": order == "inverted" or (order == "main" and clause.fronted),
         "verb_final": order in ("final", "relative"),
         "relative": order == "relative",
@@ -127,7 +128,7 @@ def _note_clause(analysis: Analysis, clause: Clause, order: str) -> None:
         "separable": verb is not None and verb.prefix != "",
         "preposition": clause.location is not None,
     }
-    analysis.tags.update(tag for tag, there in present.items() if there)
+    analysis.tags.update(tag for tag, is_present in has_tag.items() if is_present)
     if not clause.elided:
         _note_nominal(analysis, clause.subject, "nom")
     if clause.object and verb:
@@ -146,6 +147,7 @@ def _note_clause(analysis: Analysis, clause: Clause, order: str) -> None:
 
 
 def _note_predicate(analysis: Analysis, clause: Clause) -> None:
+    """Add the combination of a predicate with its subject, or with the noun of its "it"."""
     assert clause.predicate is not None
     noun = clause.subject.noun
     if noun:
@@ -158,6 +160,7 @@ def _note_predicate(analysis: Analysis, clause: Clause) -> None:
 
 
 def _note_nominal(analysis: Analysis, nominal: Nominal, case: str) -> None:
+    """Add the phenomena of a noun phrase or pronoun in a case."""
     if isinstance(nominal, Pronoun):
         if nominal not in (phrases.I, phrases.WE, phrases.WHO):
             analysis.tags.add("pronoun")

@@ -78,17 +78,18 @@ class Phrase:
 
     def english(self, case: str = "nom") -> str:  # noqa: ARG002  English nouns have no case
         """Write, for example, "the dog", "these old dogs", "an apple"."""
-        words = _english(self.noun, self.word, self.plural, self.adjective)
+        words = _in_english(self.noun, self.word, self.plural, self.adjective)
         return f"{words} {self.relative.english()}" if self.relative else words
 
     def german(self, case: str) -> str:
         """Write, for example, "der Hund", "diese alten Hunde", "einen Apfel"."""
-        words = _german(self.noun, self.word, self.plural, self.adjective, case)
+        words = _in_german(self.noun, self.word, self.plural, self.adjective, case)
         return f"{words} , {self.relative.german('final')} ," if self.relative else words
 
 
 @cache
-def _english(noun: Noun, word: str, plural: bool, adjective: Adjective | None) -> str:
+def _in_english(noun: Noun, word: str, plural: bool, adjective: Adjective | None) -> str:
+    """Write determiner, adjective and noun in English."""
     head = noun.english_plural if plural else noun.english
     words = f"{adjective.english} {head}" if adjective else head
     if word == "a":
@@ -99,7 +100,8 @@ def _english(noun: Noun, word: str, plural: bool, adjective: Adjective | None) -
 
 
 @cache
-def _german(noun: Noun, word: str, plural: bool, adjective: Adjective | None, case: str) -> str:
+def _in_german(noun: Noun, word: str, plural: bool, adjective: Adjective | None, case: str) -> str:
+    """Write determiner, adjective and noun in German, in a case."""
     gender = "p" if plural else noun.gender
     word = "" if word == "a" and noun.mass else word
     words = german.noun_form(noun, plural, case)

@@ -81,16 +81,16 @@ class Clause:
 
     def ask(self, word: str = "") -> str:
         """The English question: (why) did the dog sleep."""
-        auxiliary, verb = self._english_verb(asked=True)
+        auxiliary, verb = self._english_verb(in_question=True)
         words = [word, auxiliary, self.subject.english("nom"), verb, self._english_rest()]
         return " ".join(part for part in words if part)
 
-    def _english_verb(self, asked: bool = False) -> tuple[str, str]:
+    def _english_verb(self, in_question: bool = False) -> tuple[str, str]:
         """Return the finite auxiliary ("" if there is none) and the rest of the verb."""
         agrees, tense = self.subject.agrees, self.tense
         if self.predicate:
             be = ENGLISH_BE[tense][agrees]
-            return _denied(be) if self.negated else be, ""
+            return _negate_be(be) if self.negated else be, ""
         verb = self.verb
         assert verb is not None, "a clause has a verb or a predicate"
         base = verb.english
@@ -103,7 +103,7 @@ class Clause:
         third, past = english_plural(base), verb.english_past
         if self.modal == "want":
             base, third, past = f"want to {base}", f"wants to {base}", f"wanted to {base}"
-        if self.negated or asked:
+        if self.negated or in_question:
             do = ENGLISH_DO[tense][agrees]
             return f"{do}n't" if self.negated else do, base
         if tense == "past":
@@ -111,6 +111,7 @@ class Clause:
         return "", third if agrees == THIRD else base
 
     def _english_rest(self) -> str:
+        """Return what follows the verb: particle, objects, predicate, place and time."""
         words = []
         particle = self.verb.particle if self.verb else ""
         split = self.verb and self.verb.splits and isinstance(self.object, Pronoun)
@@ -183,7 +184,7 @@ class Clause:
         return words
 
 
-def _denied(be: str) -> str:
+def _negate_be(be: str) -> str:
     return "am not" if be == "am" else f"{be}n't"
 
 

@@ -48,10 +48,10 @@ class Draw(Random):
         """Draw at least `least` of the sentences, in random order."""
         return self.sample(sentences, self.randint(least, len(sentences)))
 
-    def mixed(self, facts: list[str], aside: list[str]) -> str:
-        """Join the sentences of `facts` in order, with those of `aside` inserted at random."""
+    def mixed(self, facts: list[str], asides: list[str]) -> str:
+        """Join the sentences of `facts` in order, with those of `asides` inserted at random."""
         report = list(facts)
-        for sentence in aside:
+        for sentence in asides:
             report.insert(self.randint(0, len(report)), sentence)
         return " ".join(report)
 
@@ -67,16 +67,16 @@ def disjoint_splits(
         held_out: How many validation pairs, and how many test pairs.
         seed: Seed of the random choice.
     """
-    seen: set[str] = set()
+    used_sources: set[str] = set()
 
-    def fresh(name: str, count: int) -> tuple[Pair, ...]:
-        def unseen() -> Iterator[Pair]:
+    def draw_split(name: str, count: int) -> tuple[Pair, ...]:
+        def new_pairs() -> Iterator[Pair]:
             for pair in sample(f"{seed} {name}"):
-                if pair.source not in seen:
-                    seen.add(pair.source)
+                if pair.source not in used_sources:
+                    used_sources.add(pair.source)
                     yield pair
 
-        return tuple(islice(unseen(), count))
+        return tuple(islice(new_pairs(), count))
 
-    test, valid = fresh("test", held_out), fresh("valid", held_out)
-    return Splits(fresh("train", pairs), valid, {"test": test})
+    test, valid = draw_split("test", held_out), draw_split("valid", held_out)
+    return Splits(draw_split("train", pairs), valid, {"test": test})

@@ -109,13 +109,13 @@ def nouns() -> Mapping[str, Sequence[Noun]]:
     for line in text.splitlines():
         if line and not line.startswith("#"):
             columns = [part.strip() for part in line.split("  ") if part.strip()]
-            kind, english, german, gender, *more = columns
-            accusative = next((part for part in more if part != "?"), german)
-            kinds[kind].append(Noun(english, german, gender, accusative, "?" in more))
+            kind, english, german, gender, *extra_columns = columns
+            accusative = next((part for part in extra_columns if part != "?"), german)
+            kinds[kind].append(Noun(english, german, gender, accusative, "?" in extra_columns))
     return kinds
 
 
-def _present(frame: Frame) -> bool:
+def _is_present(frame: Frame) -> bool:
     return any(word in frame.english for word in ("doesn't", "avoids"))
 
 
@@ -125,7 +125,7 @@ def _pair(draw: Draw, frame: Frame, subject: Noun, thing: Noun, *, about_subject
     adjective = draw.one(ADJECTIVES[kind])
     german = ADJECTIVES[kind][adjective]
     degree, grad = draw.choice([("too ", "zu "), ("too ", "zu "), ("so ", "so "), ("", "")])
-    be, sein = ("is", "ist") if _present(frame) else ("was", "war")
+    be, sein = ("is", "ist") if _is_present(frame) else ("was", "war")
     english = frame.english.format(s=f"the {subject.english}", o=f"the {thing.english}")
     clause = frame.german.format(s=subject.subject, o=thing.object)
     because, weil = draw.choice([("because", "weil"), ("because", "weil"), ("since", "da")])
@@ -148,13 +148,13 @@ def sample(seed: str, *, test: bool) -> Iterator[Pair]:
         test: Draw only from the nouns marked "?"; else from all others.
     """
     draw = Draw(seed)
-    chosen = {
+    choices = {
         kind: [noun for noun in of_kind if noun.in_test is test]
         for kind, of_kind in nouns().items()
     }
     while True:
         frame = draw.choice(FRAMES)
-        subject, thing = draw.choice(chosen[frame.subject]), draw.choice(chosen[frame.object])
+        subject, thing = draw.choice(choices[frame.subject]), draw.choice(choices[frame.object])
         if subject.gender != thing.gender:  # with one gender any guess would be right
             yield _pair(draw, frame, subject, thing, about_subject=True)
             yield _pair(draw, frame, subject, thing, about_subject=False)

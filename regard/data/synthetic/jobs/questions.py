@@ -45,26 +45,27 @@ Remark = tuple[str, bool]
 """A text, and whether it is toxic."""
 
 
-def _article(noun: str) -> str:
+def _with_article(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
-def _of_you(draw: Draw) -> Remark:
+def _remark_about_you(draw: Draw) -> Remark:
     """Draw "You are …": toxic with a bad word, unless it is negated."""
     bad = draw.random() < 0.7
     denied = bad and draw.random() < 0.3
     word, noun = (draw.one(BAD), draw.one(INSULTS)) if bad else (draw.one(GOOD), draw.one(PRAISE))
     very = draw.one(["", "", "so ", "really "])
-    said = draw.one([f"{very}{word}", _article(noun), f"the most {word} person I know"])
+    description = draw.one([f"{very}{word}", _with_article(noun), f"the most {word} person I know"])
     if bad and not denied and draw.random() < 0.2:
-        said = f"not only {word} but {_article(noun)}"
+        description = f"not only {word} but {_with_article(noun)}"
     verb = "are not" if denied else "are"
-    remarks = [f"you {verb} {said}", f"I think you {verb} {said}"]
+    remarks = [f"you {verb} {description}", f"I think you {verb} {description}"]
     remarks += [] if denied else [f"you look {very}{word}{draw.one(ENDINGS)}"]
     return draw.one(remarks), bad and not denied
 
 
-def _of_yours(draw: Draw) -> Remark:
+def _remark_about_things(draw: Draw) -> Remark:
+    """Draw a remark about a thing: toxic if it is "your" thing and the word is bad."""
     bad = draw.random() < 0.5
     word = draw.one(BAD if bad else GOOD)
     whose = draw.one(["your", "your", "my", "this"])
@@ -72,7 +73,8 @@ def _of_yours(draw: Draw) -> Remark:
     return f"{whose} {draw.one(YOURS)} is {word}{draw.one(ENDINGS)}", bad and whose == "your"
 
 
-def _feelings(draw: Draw) -> Remark:
+def _remark_about_feelings(draw: Draw) -> Remark:
+    """Draw what one loves or hates: toxic if somebody hates "you"."""
     about_you = draw.random() < 0.5
     whom = draw.one(["you", "you all", "people like you"]) if about_you else draw.one(THINGS)
     bad = draw.random() < 0.6
@@ -81,7 +83,8 @@ def _feelings(draw: Draw) -> Remark:
     return f"{draw.one(hate if bad else love)} {whom}{draw.one(ENDINGS)}", bad and about_you
 
 
-def _order(draw: Draw) -> Remark:
+def _request(draw: Draw) -> Remark:
+    """Draw a request: kind, or an order that is toxic."""
     if draw.random() < 0.5:
         return f"{draw.one(['', 'please '])}{draw.one(KINDNESS)}{draw.one(ENDINGS)}", False
     whom = draw.one(
@@ -90,10 +93,10 @@ def _order(draw: Draw) -> Remark:
     return f"{draw.one(DOINGS)}{whom}", True
 
 
-def _reported(draw: Draw) -> Remark:
+def _reported_remark(draw: Draw) -> Remark:
     """Draw a report of an insult or praise, which is not toxic."""
     name, pronoun, _ = draw.person()
-    noun = _article(draw.one((*INSULTS, *PRAISE)))
+    noun = _with_article(draw.one((*INSULTS, *PRAISE)))
     remarks = [
         f"{name} called me {noun}, and {pronoun} was sorry{draw.one(ENDINGS)}",
         f"why did {name} say that I am {noun}",
@@ -103,21 +106,22 @@ def _reported(draw: Draw) -> Remark:
     return draw.one(remarks), False
 
 
-def _of_them(draw: Draw) -> Remark:
+def _remark_about_person(draw: Draw) -> Remark:
+    """Draw a remark about somebody: toxic with a bad word."""
     name, pronoun, _ = draw.person()
     bad = draw.random() < 0.7
     word, noun = (draw.one(BAD), draw.one(INSULTS)) if bad else (draw.one(GOOD), draw.one(PRAISE))
     what = f"nobody likes {OBJECTIVE[pronoun]}" if bad else "everybody smiles"
-    return draw.one([f"{name} is {_article(noun)}", f"{name} is so {word} that {what}"]), bad
+    return draw.one([f"{name} is {_with_article(noun)}", f"{name} is so {word} that {what}"]), bad
 
 
 REMARKS: tuple[Callable[[Draw], Remark], ...] = (
-    _of_you,
-    _of_yours,
-    _feelings,
-    _order,
-    _reported,
-    _of_them,
+    _remark_about_you,
+    _remark_about_things,
+    _remark_about_feelings,
+    _request,
+    _reported_remark,
+    _remark_about_person,
 )
 """The kinds of remarks, each drawn with the same probability."""
 
@@ -125,15 +129,15 @@ REMARKS: tuple[Callable[[Draw], Remark], ...] = (
 def sample(seed: str) -> Iterator[Pair]:
     """Yield endless remarks, alternately toxic (`yes`) and not (`no`)."""
     draw = Draw(seed)
-    wanted = True
+    next_is_toxic = True
     while True:
         text, toxic = draw.choice(REMARKS)(draw)
-        if toxic is wanted:
+        if toxic is next_is_toxic:
             mark = "?" if text.startswith("why") else draw.one([".", ".", ".", "!", ""])
             name = draw.one(PEOPLE[draw.one(PEOPLE)])
             text = draw.one([text, f"{name}, {text}"])
             yield Pair(text[0].upper() + text[1:] + mark, "yes" if toxic else "no")
-            wanted = not wanted
+            next_is_toxic = not next_is_toxic
 
 
 def splits(pairs: int, held_out: int, seed: int) -> Splits:

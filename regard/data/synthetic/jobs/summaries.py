@@ -66,6 +66,7 @@ DISHES = words("soup bread cake pancakes noodles fish rice pizza salad dumplings
 
 
 def _match(draw: Draw) -> Pair:
+    """Draw a report of a match, and its summary."""
     winner, loser = draw.two(CITIES)
     scorer, pronoun, _ = draw.person()
     goals = draw.randint(1, 5)
@@ -78,7 +79,7 @@ def _match(draw: Draw) -> Pair:
         f"{second} scored {goals_of[second]} and {first} {goals_of[first]}.",
         f"The best player was {scorer}; after the match {pronoun} gave away a shirt.",
     ]
-    aside = [
+    asides = [
         f"About {draw.one(NUMBERS)} thousand people came.",
         f"Many of them had come from {second}.",
         "The tickets were expensive.",
@@ -86,10 +87,11 @@ def _match(draw: Draw) -> Pair:
         f"The team of {first} has a new trainer.",
     ]
     brief = f"{winner} beat {loser} {goals} to {against} on {day} {WEATHER[weather]}."
-    return Pair(draw.mixed(facts, draw.some(aside)), brief)
+    return Pair(draw.mixed(facts, draw.some(asides)), brief)
 
 
 def _journey(draw: Draw) -> Pair:
+    """Draw a report of a journey, and its summary."""
     name, pronoun, possessive = draw.person()
     start, goal = draw.two(CITIES)
     way, day, host = draw.one(WAYS), draw.one(DAYS), draw.one(FAMILY)
@@ -99,19 +101,20 @@ def _journey(draw: Draw) -> Pair:
         f"So on {day} {name} packed a bag and {way}.",
         f"In the evening {pronoun} was there, and they ate {draw.one(DISHES)}.",
     ]
-    aside = [
+    asides = [
         f"On the way {pronoun} read a book.",
         "The weather was not good.",
         f"{name} had forgotten an umbrella.",
         f"The journey took {draw.one(NUMBERS)} hours.",
         f"{pronoun.capitalize()} was tired.",
     ]
-    report = [facts[0], *draw.some(aside[1:2], 0), *facts[1:3], *draw.some(aside), facts[3]]
+    report = [facts[0], *draw.some(asides[1:2], 0), *facts[1:3], *draw.some(asides), facts[3]]
     brief = f"On {day} {name} went to {goal} {WAYS[way]} to visit {possessive} {host}."
     return Pair(" ".join(report), brief)
 
 
 def _sale(draw: Draw) -> Pair:
+    """Draw a report of a sale, and its summary."""
     seller, pronoun, possessive = draw.person()
     buyer = draw.one([n for n in [*PEOPLE["she"], *PEOPLE["he"]] if n != seller])
     thing, city, price = draw.one(THINGS), draw.one(CITIES), draw.one(NUMBERS)
@@ -122,19 +125,20 @@ def _sale(draw: Draw) -> Pair:
         f"{buyer} from {city} came to look at it.",
         f"They talked for a long time, and in the end {buyer} paid {price} euros.",
     ]
-    aside = [
+    asides = [
         f"It had belonged to {possessive} grandmother.",
         "Nobody had called for weeks.",
         f"{possessive.capitalize()} neighbours had one like it.",
         "There was coffee and cake.",
         "One side of it was a little dirty.",
     ]
-    report = [facts[0], *draw.some(aside[:2], 0), *facts[1:3], *draw.some(aside[2:], 0), facts[3]]
+    report = [facts[0], *draw.some(asides[:2], 0), *facts[1:3], *draw.some(asides[2:], 0), facts[3]]
     brief = f"{seller} sold {possessive} old {thing} to {buyer} for {price} euros."
     return Pair(" ".join(report), brief)
 
 
 def _search(draw: Draw) -> Pair:
+    """Draw a report of a search, and its summary."""
     owner, pronoun, possessive = draw.person()
     finder = draw.one([n for n in [*PEOPLE["she"], *PEOPLE["he"]] if n != owner])
     pet, lost, day = draw.one(PETS), draw.one(DAYS), draw.one(DAYS)
@@ -145,19 +149,20 @@ def _search(draw: Draw) -> Pair:
         f"{owner} looked for it in {wrong_place}, but it was not there.",
         f"On {day} {finder} heard a noise in {right_place}, and there it was.",
     ]
-    aside = [
+    asides = [
         f"{pronoun.capitalize()} put up a sign at every corner.",
         "The whole street helped.",
         f"{possessive.capitalize()} friends were sad, too.",
         "It was cold at night.",
         f"It is {draw.one(NUMBERS)} years old.",
     ]
-    report = [facts[0], *draw.some(aside[4:], 0), *facts[1:3], *draw.some(aside[:4], 0), facts[3]]
+    report = [facts[0], *draw.some(asides[4:], 0), *facts[1:3], *draw.some(asides[:4], 0), facts[3]]
     report += draw.some([f"{owner} was very happy.", "It was hungry."], 0)
     return Pair(" ".join(report), f"{finder} found {owner}'s {pet} in {right_place} on {day}.")
 
 
 def _meeting(draw: Draw) -> Pair:
+    """Draw a report of a meeting, and its summary."""
     city, topic, day = draw.one(CITIES), draw.one(TOPICS), draw.one(DAYS)
     name, pronoun, _ = draw.person()
     ayes, noes = draw.two(NUMBERS[:11])
@@ -167,7 +172,7 @@ def _meeting(draw: Draw) -> Pair:
         f"{name} had a plan for {topic}, and {pronoun} explained it.",
         f"In the end {ayes} people were for the plan and {noes} were against it.",
     ]
-    aside = [
+    asides = [
         "The room was too small for everyone.",
         f"It took {draw.one(NUMBERS)} hours.",
         "Some of them shouted.",
@@ -176,7 +181,7 @@ def _meeting(draw: Draw) -> Pair:
     ]
     verdict = "accepted" if won else "rejected"
     brief = f"On {day} {city} {verdict} the plan of {name} for {topic}."
-    return Pair(draw.mixed(facts, draw.some(aside)), brief)
+    return Pair(draw.mixed(facts, draw.some(asides)), brief)
 
 
 REPORTS: tuple[Callable[[Draw], Pair], ...] = (_match, _journey, _sale, _search, _meeting)
