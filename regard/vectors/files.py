@@ -307,6 +307,7 @@ def _fields(line: bytes) -> list[bytes]:
 
 
 def _is_number(field: bytes) -> bool:
+    """Whether a field can be read as a float."""
     try:
         float(field)
     except ValueError:
@@ -315,6 +316,7 @@ def _is_number(field: bytes) -> bool:
 
 
 def _is_utf8(line: bytes) -> bool:
+    """Whether a line is valid UTF-8."""
     try:
         line.decode()
     except UnicodeDecodeError:
