@@ -442,7 +442,7 @@ def data_sample(
 
 def _sample_images(wanted: Any, split: str, count: int, out: Path | None, side: int) -> None:
     """Print the labels and captions of images; with a folder, write the images, too."""
-    from regard.data.images.sample import sampled, write_samples
+    from regard.data.images.sample import iter_samples, write_samples
     from regard.inputs.images.reader import ImageReader
 
     (height, width), channels = wanted.model.image, wanted.model.channels
@@ -450,7 +450,7 @@ def _sample_images(wanted: Any, split: str, count: int, out: Path | None, side: 
         (height, width), channels = (side, side), 3
     half = (0.5,) * channels
     reader = ImageReader(height=height, width=width, channels=channels, mean=half, std=half)
-    samples = sampled(wanted.data, split, count, reader)
+    samples = iter_samples(wanted.data, split, count, reader)
     rows = (row for row, *_ in samples) if out is None else write_samples(samples, out)
     for row in rows:
         shown = [row[key] for key in ("path", "label", "caption") if row.get(key)]

@@ -128,6 +128,6 @@ def epochs(
             raise InputError("training", got="no examples", expected="some to learn from")
         for number in range(first, len(items)):
             last = number + 1 == len(items)
-            after = Cursor(epoch + 1, 0) if last else Cursor(epoch, number + 1)
-            yield make(items[number], epoch), after
+            next_cursor = Cursor(epoch + 1, 0) if last else Cursor(epoch, number + 1)
+            yield make(items[number], epoch), next_cursor
         epoch, first = epoch + 1, 0

@@ -33,7 +33,7 @@ def index_type(count: int) -> np.dtype[Any]:
     return np.dtype(np.uint32 if count < 2**32 else np.int64)
 
 
-def shuffled(random: np.random.Generator, count: int) -> NDArray[Any]:
+def random_order(random: np.random.Generator, count: int) -> NDArray[Any]:
     """Return the numbers below `count` in random order: as `random.permutation`, in less memory."""
     numbers = np.arange(count, dtype=index_type(count))
     random.shuffle(numbers)
@@ -96,17 +96,17 @@ def uniforms(
     """
     state = np.zeros((), np.uint64)
     for number in (seed, epoch):
-        state = mixed(state ^ np.uint64(number % 2**64))
-    rows = mixed(state ^ np.asarray(index).astype(np.uint64))[:, None]
+        state = mix_bits(state ^ np.uint64(number % 2**64))
+    rows = mix_bits(state ^ np.asarray(index).astype(np.uint64))[:, None]
     columns = np.arange(1, count + 1, dtype=np.uint64)
-    return (mixed(rows + columns * _GOLDEN) >> np.uint64(11)) / 2.0**53
+    return (mix_bits(rows + columns * _GOLDEN) >> np.uint64(11)) / 2.0**53
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2^64 / the golden ratio: the step of SplitMix64."""
 
 
-def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix_bits(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Mix the bits of 64-bit numbers: the output function of SplitMix64, one to one."""
     with np.errstate(over="ignore"):
         numbers = numbers + _GOLDEN
@@ -136,7 +136,7 @@ def training_batches(
     """
     sizes = _as_integers(lengths)
     random = generator(seed, epoch)
-    order = shuffled(random, len(sizes))
+    order = random_order(random, len(sizes))
     pool = max(1, int(POOL_BATCHES * budget / max(1.0, float(sizes.mean())))) if len(sizes) else 1
     for number, start in enumerate(range(0, len(sizes), pool)):
         examples = order[start : start + pool]

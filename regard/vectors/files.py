@@ -173,7 +173,7 @@ class _Reader:
             _logger.warning(
                 "%s:%d: the last line has no line end; it may be truncated", self.path, self.line
             )
-        return self.rows.done()
+        return self.rows.to_vectors()
 
     def _only_blank_lines_follow(self) -> bool:
         return not any(line.strip() for line in iter(lambda: self.stream.readline(2**16), b""))
@@ -228,7 +228,7 @@ class _Reader:
         if (buffer[at:] + self.stream.read(2**10)).strip():
             got = f"more after the {header.words:,} words of its header"
             raise InputError(str(self.path), got=got, expected="the end of the file")
-        return self.rows.done()
+        return self.rows.to_vectors()
 
     def _truncation_error(self, got: str, header: _Header) -> InputError:
         """Return the error for a file with fewer rows than its header says."""
@@ -294,7 +294,7 @@ class _Rows:
         self._chunk = []
         check_memory(str(self.path), sum(chunk.nbytes for chunk in self._chunks) * 3)
 
-    def done(self) -> WordVectors:
+    def to_vectors(self) -> WordVectors:
         """The word vectors of all rows."""
         if self._chunk:
             self._stack_chunk()
@@ -307,6 +307,7 @@ def _fields(line: bytes) -> list[bytes]:
 
 
 def _is_number(field: bytes) -> bool:
+    """Whether a field can be read as a float."""
     try:
         float(field)
     except ValueError:
@@ -315,6 +316,7 @@ def _is_number(field: bytes) -> bool:
 
 
 def _is_utf8(line: bytes) -> bool:
+    """Whether a line is valid UTF-8."""
     try:
         line.decode()
     except UnicodeDecodeError:

@@ -259,14 +259,14 @@ def rank(table: WordVectors, pairs: Pairs) -> Ranked:
     return Ranked(spearman(cosines, scores), len(known_pairs), outside)
 
 
-def spearman(values: npt.ArrayLike, others: npt.ArrayLike) -> float | None:
+def spearman(values: npt.ArrayLike, other_values: npt.ArrayLike) -> float | None:
     """Spearman's rank correlation; ties get their mean rank. None where it is undefined.
 
     Example:
         >>> spearman([1, 2, 3, 4], [10, 20, 30, 25])
         0.8
     """
-    first, second = (ranks(np.asarray(numbers, np.float64)) for numbers in (values, others))
+    first, second = (ranks(np.asarray(numbers, np.float64)) for numbers in (values, other_values))
     first, second = first - first.mean(), second - second.mean()
     scale = float(np.sqrt((first**2).sum() * (second**2).sum()))
     return round(float((first * second).sum() / scale), 12) if scale else None

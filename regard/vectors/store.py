@@ -169,7 +169,7 @@ def _save_folder(table: WordVectors, folder: Path, *, half: bool) -> Path:
     snapshot = Snapshot(
         step=0,
         weights={TENSOR: torch.from_numpy(table.vectors)},
-        config=described(len(table), table.dim, "fp16" if half else "fp32"),
+        config=config_of(len(table), table.dim, "fp16" if half else "fp32"),
         tokenizer=words_json(table.words),
         recipe=RECIPE_OF_OTHERS.format(dim=table.dim),
     )
@@ -177,7 +177,7 @@ def _save_folder(table: WordVectors, folder: Path, *, half: bool) -> Path:
     return folder
 
 
-def described(words: int, dim: int, stored: str = "fp32") -> dict[str, Any]:
+def config_of(words: int, dim: int, stored: str = "fp32") -> dict[str, Any]:
     """The contents of `config.json` for a folder of word vectors."""
     return {"regard": 1, "family": FAMILY, "words": words, "dim": dim, "stored": stored}
 
@@ -193,4 +193,4 @@ model:
 """
 """The recipe stored with vectors that were not trained by Regard."""
 
-__all__ = ["KNOWN_FORMATS", "described", "from_snapshot", "holds_vectors", "save", "vectors"]
+__all__ = ["KNOWN_FORMATS", "config_of", "from_snapshot", "holds_vectors", "save", "vectors"]

@@ -52,7 +52,7 @@ from regard.runtime.stopping import signal_name
 from regard.train.log import MetricsLog, TrainingProgress
 from regard.train.signals import StopRequest, stop_requests
 from regard.vectors.recipe import FORM, RATES, VectorsRecipe, VectorsTrainConfig
-from regard.vectors.store import TENSOR, described, from_snapshot, words_in, words_json
+from regard.vectors.store import TENSOR, config_of, from_snapshot, words_in, words_json
 from regard.vectors.table import WordVectors
 from regard.vectors.text import END, TokenizedText, read_text, text_of
 
@@ -62,7 +62,7 @@ PIECES = 16
 """Pieces per update."""
 OUTPUTS = "outputs"
 """The output vector of each word, used to predict it; only training needs it."""
-FARTHEST = 1.0
+MAX_MOVE = 1.0
 """The largest length by which an update moves a vector. All gradients of an update are taken at the
 same point; for a very frequent word in a small vocabulary their sum would diverge."""
 MAY_CHANGE = {"train.save_every", "train.keep"}
@@ -165,13 +165,13 @@ class _Rows:
     def move(self, table: Tensor, update: int, steps: Tensor, rate: float) -> None:
         """Add rate × steps (position, dim) to the rows of a table (words, dim), in place.
 
-        The summed step of each row is clipped to the length `FARTHEST`.
+        The summed step of each row is clipped to the length `MAX_MOVE`.
         """
         rows = self.rows[update]
         row_steps = torch.zeros(len(rows), table.shape[1])
         row_steps.index_add_(0, self.index[update], steps, alpha=rate)
         length = torch.linalg.vector_norm(row_steps, dim=1, keepdim=True)
-        table.index_add_(0, rows, row_steps.mul_((FARTHEST / length).clamp_(max=1)))
+        table.index_add_(0, rows, row_steps.mul_((MAX_MOVE / length).clamp_(max=1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +204,8 @@ class _Sampler:
         self.length = piece_length(config.window)
         counts = text.counts.astype(np.float64)
         self.keep = keep_probability(counts, config.subsample).astype(np.float32)
-        drawn = np.cumsum(counts**config.power)
-        self.drawn = drawn / drawn[-1]
+        totals = np.cumsum(counts**config.power)
+        self.cumulative = totals / totals[-1]
         apart = np.abs(np.subtract.outer(np.arange(self.length), np.arange(self.length)))
         self.apart = apart.astype(np.int16)
 
@@ -235,16 +235,16 @@ class _Sampler:
         reach[offset:end] = draw.integers(1, self.config.window + 1, len(kept), np.int16)
         shape = (updates, PIECES, self.length)
         pairs = _pair_mask(lines.reshape(shape), reach.reshape(shape), self.apart)
-        negatives = np.searchsorted(self.drawn, draw.random(len(tokens)), side="right")
-        negatives = np.minimum(negatives, len(self.drawn) - 1)
+        negatives = np.searchsorted(self.cumulative, draw.random(len(tokens)), side="right")
+        negatives = np.minimum(negatives, len(self.cumulative) - 1)
         # (update, piece × word)
         word_ids, negative_ids = tokens.reshape(updates, -1), negatives.reshape(updates, -1)
         return _Batches(
             torch.from_numpy(word_ids),
             torch.from_numpy(negative_ids),
             torch.from_numpy(pairs),
-            _Rows.of(word_ids, len(self.drawn)),
-            _Rows.of(np.concatenate([word_ids, negative_ids], axis=1), len(self.drawn)),
+            _Rows.of(word_ids, len(self.cumulative)),
+            _Rows.of(np.concatenate([word_ids, negative_ids], axis=1), len(self.cumulative)),
         )
 
 
@@ -309,8 +309,8 @@ class _Training:
         sums = source.checksums() if run is not None else {}
         self.text = read_text(source, recipe.tokens)
         self.facts = {"torch": str(torch.__version__), "data": sums}
-        self.drawing = _Sampler(self.text, recipe.train, recipe.seed)
-        self.steps = self.drawing.blocks * recipe.train.epochs
+        self.sampler = _Sampler(self.text, recipe.train, recipe.seed)
+        self.steps = self.sampler.blocks * recipe.train.epochs
         self.step, self.seconds, self._clock = 0, 0.0, 0.0
         words, dim = len(self.text.words), recipe.model.dim
         check_memory(f"{words:,} words of {dim:,} numbers", words * dim * 4 * 4)
@@ -341,14 +341,14 @@ class _Training:
         """The training data of each remaining step; a second thread draws one step ahead."""
         steps = range(self.step, self.steps)
         if self.threads < 2:
-            yield from map(self.drawing.block, steps)
+            yield from map(self.sampler.block, steps)
             return
         with ThreadPoolExecutor(1) as pool:
-            next_batches = pool.submit(self.drawing.block, self.step)
+            next_batches = pool.submit(self.sampler.block, self.step)
             for step in steps:
                 batches = next_batches.result()
                 if step + 1 < self.steps:
-                    next_batches = pool.submit(self.drawing.block, step + 1)
+                    next_batches = pool.submit(self.sampler.block, step + 1)
                 yield batches
 
     def _run_step(
@@ -367,7 +367,7 @@ class _Training:
         now = time.perf_counter()
         spent, self._clock = now - self._clock, now
         self.step, self.seconds = self.step + 1, self.seconds + spent
-        epoch, block = divmod(self.step - 1, self.drawing.blocks)
+        epoch, block = divmod(self.step - 1, self.sampler.blocks)
         share = min(BLOCK, len(self.text.stream) - block * BLOCK) / len(self.text.stream)
         speed = share * self.text.total / max(spent, 1e-9)
         values = {
@@ -395,7 +395,7 @@ class _Training:
             dim), and the pairs (piece, input, output).
         """
         words, negatives = batches.tokens[update], batches.negatives[update]
-        shape = (PIECES, self.drawing.length, -1)
+        shape = (PIECES, self.sampler.length, -1)
         return (
             self.vectors.index_select(0, words).view(shape),
             self.outputs.index_select(0, words).view(shape),
@@ -406,7 +406,7 @@ class _Training:
     def _update(self, batches: _Batches, update: int, rate: float) -> None:
         """Apply one update to the vectors of its words and negatives."""
         inputs, outputs, negatives, pairs = self._vectors_of(batches, update)
-        share = self.recipe.train.negatives / self.drawing.length
+        share = self.recipe.train.negatives / self.sampler.length
         step = skip_gram if self.recipe.model.kind == "skip-gram" else cbow
         for_inputs, for_outputs, for_negatives = step(inputs, outputs, negatives, pairs, share)
         dim = self.vectors.shape[1]
@@ -426,7 +426,7 @@ class _Training:
             has_input = pairs.sum(2, keepdim=True)
         log_of = torch.nn.functional.logsigmoid
         negative = inputs @ negatives.transpose(1, 2)
-        share = self.recipe.train.negatives / self.drawing.length
+        share = self.recipe.train.negatives / self.sampler.length
         total = (log_of(positive) * pairs).sum() + (log_of(-negative) * has_input * share).sum()
         return float(-total / pairs.sum().clamp(min=1))
 
@@ -460,7 +460,7 @@ class _Training:
         return Snapshot(
             step=self.step,
             weights={TENSOR: self.vectors},
-            config=described(len(words), self.recipe.model.dim) | {"kind": self.recipe.model.kind},
+            config=config_of(len(words), self.recipe.model.dim) | {"kind": self.recipe.model.kind},
             tokenizer=words_json(words, self.text.counts.tolist()),
             recipe=recipes.dump(self.recipe),
             training_tensors={OUTPUTS: self.outputs},

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from regard.data.text import corpus as module
 from regard.data.text.corpus import Corpus, choose, encode, survey
-from regard.data.text.documents import DocumentPiece, TextFiles, bounded
+from regard.data.text.documents import DocumentPiece, TextFiles, join_parts
 from regard.errors import InputError, WriteError
 
 TEXTS = ["to be or not to be", "that is the question", "whether", "it is nobler in the mind"]
@@ -28,7 +28,7 @@ class Loose:
     def pieces(self, skipped: Counter[str]):
         self.reads += 1
         skipped["odd"] += 2
-        return bounded((part for text in self.texts for part in (text, None)), self.longest)
+        return join_parts((part for text in self.texts for part in (text, None)), self.longest)
 
     def checksums(self):
         return {"loose": str(hash(tuple(self.texts)))}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.text import documents, records
-from regard.data.text.documents import PIECE, TextFiles, bounded, cut, find_files
+from regard.data.text.documents import PIECE, TextFiles, cut, find_files, join_parts
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
 from regard.inputs.text import TokensConfig, learn
@@ -226,9 +226,9 @@ def test_cut_texts_are_bounded_and_join_to_the_whole(parts):
     assert "".join(pieces) == text
     assert max(map(len, pieces)) <= 5
     if text.strip():
-        assert "".join(piece.text for piece in bounded([*parts, None], 5)) == text
+        assert "".join(piece.text for piece in join_parts([*parts, None], 5)) == text
     elif len(text) <= 5:
-        assert not list(bounded([*parts, None], 5))
+        assert not list(join_parts([*parts, None], 5))
 
 
 WORDS = [

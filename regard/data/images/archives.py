@@ -85,6 +85,7 @@ class _Bounded:
         self.seek, self.tell = file.seek, file.tell
 
     def read(self, size: int) -> bytes:
+        """Read `size` bytes; raise an error if that is more than `MOST_BYTES`."""
         if not 0 <= size <= MOST_BYTES:
             raise tarfile.ReadError(f"a part of {size:,} bytes")
         data: bytes = self._file.read(size)

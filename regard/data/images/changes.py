@@ -247,6 +247,7 @@ def _rectangle(
     """
 
     def interval_mask(share: Dice, position: Dice, size: int) -> NDArray[np.bool_]:
+        """Compute which pixels of a side are covered: (images, size)."""
         length = np.rint(share * size)
         first = np.rint(position * (size - length))
         pixel = np.arange(size)

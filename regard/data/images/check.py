@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.data.config import ALL_FOUND, Columns
-from regard.data.images.decoding import AT_ONCE, cut_into_parts, map_in_threads, reason
+from regard.data.images.decoding import AT_ONCE, cut_into_parts, map_in_threads, problem_text
 from regard.data.images.listing import ImageFile, find_images
 from regard.errors import InputError
 from regard.inputs.images.opening import content_of, header_of, opened
@@ -133,7 +133,7 @@ def _inspect_images(files: Sequence[ImageFile]) -> list[ImageFacts | str]:
         try:
             results.append(_image_facts(content_of(file.source)))
         except InputError as error:
-            results.append(reason(error, file.source))
+            results.append(problem_text(error, file.source))
     return results
 
 

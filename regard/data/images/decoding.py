@@ -141,7 +141,7 @@ def decode(
                 content = content_of(files[i].source)
                 pixels = np.ascontiguousarray(scale(content))
             except InputError as error:
-                results.append(reason(error, files[i].source))
+                results.append(problem_text(error, files[i].source))
                 continue
             raw = content if isinstance(content, bytes) else np.ascontiguousarray(content).data
             digest = _digest(raw)
@@ -173,7 +173,7 @@ def decode(
     return Decoded(pixels, decoded_files, contents, pixel_digests, problems)
 
 
-def reason(error: InputError, source: Source) -> str:
+def problem_text(error: InputError, source: Source) -> str:
     """What is wrong with an image, in a few words and without its name."""
     words = error.what.removeprefix(str(source)).removeprefix("the image").strip(": ")
     parts = (words.removeprefix("is "), "" if error.got is None else str(error.got))

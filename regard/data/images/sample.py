@@ -24,7 +24,7 @@ Sample = tuple[dict[str, Any], Image.Image, Image.Image | None]
 """What is true of an image, the image, and the mask of its objects if it is a drawn scene."""
 
 
-def sampled(data: Any, split: str, count: int, reader: ImageReader) -> Iterator[Sample]:
+def iter_samples(data: Any, split: str, count: int, reader: ImageReader) -> Iterator[Sample]:
     """Yield the first images of a split, with their labels and captions.
 
     Args:

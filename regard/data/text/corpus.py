@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.order import generator, shuffled
+from regard.data.order import generator, random_order
 from regard.data.text.cache import finish, key_of, new_folder, write_array
 from regard.data.text.documents import DocumentPiece, Text, cut
 from regard.data.text.ranges import Ranges
@@ -143,7 +143,7 @@ def choose(sizes: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.b
     budget = fraction * float(sizes.sum())
     if not budget:
         return mask
-    order = shuffled(generator(seed), len(sizes))
+    order = random_order(generator(seed), len(sizes))
     candidates = order[sizes[order] <= budget]
     mask[candidates[np.cumsum(sizes[candidates]) <= budget]] = True
     return mask if mask.any() else None

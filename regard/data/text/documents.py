@@ -132,7 +132,7 @@ class TextFiles:
 
         for file in self.files:
             skipped_before, any_piece = skipped.total(), False
-            for piece in bounded(self._document_parts(file, note)):
+            for piece in join_parts(self._document_parts(file, note)):
                 any_piece = True
                 yield piece
             if not any_piece and skipped.total() == skipped_before:
@@ -235,7 +235,7 @@ class TextFiles:
                 yield from _separated_documents(lines, self.separator.strip())
 
 
-def bounded(parts: Iterable[str | None], longest: int = PIECE) -> Iterator[DocumentPiece]:
+def join_parts(parts: Iterable[str | None], longest: int = PIECE) -> Iterator[DocumentPiece]:
     """Join texts into pieces of at most `longest` characters; None marks the end of a document.
 
     A document of only white space is left out if it is not longer than a piece.

@@ -239,7 +239,7 @@ def collect(
         return Examples(stored[0], reading), stored[1]
     with ExitStack() as stack:
         spool = _Spool(stack, reading)
-        _, skipped = keep_usable(spool.stored(rows()), reading.on_bad, reading.name, reading.noun)
+        _, skipped = keep_usable(spool.store(rows()), reading.on_bad, reading.name, reading.noun)
         memory = spool.finish(skipped)
     stored = _open_rows(reading.folder) if memory is None else (memory, skipped)
     assert stored is not None
@@ -263,7 +263,7 @@ class _Spool(Generic[Item]):
         names = TypeAdapter(reading.type).json_schema()["properties"]
         self._frame = sum(len(name) + 5 for name in names)  # "name":"",
 
-    def stored(self, rows: Iterable[Item | Problem]) -> Iterator[Item | Problem]:
+    def store(self, rows: Iterable[Item | Problem]) -> Iterator[Item | Problem]:
         """Store the examples among rows; yield all problems, and the first example."""
         dump, digest = TypeAdapter(self._reading.type).dump_json, self._reading.digest
         data, ends, keys = self._buffers.values()

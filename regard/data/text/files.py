@@ -216,7 +216,7 @@ def _suspicions(files: Files, sides: Sides, rows: Numbered[Pair]) -> Iterator[Pr
     if sides.pairs < FEWEST:
         return
     pairs = ((line, row) for line, row in rows if isinstance(row, Pair))
-    for line in sides.swapped(pairs):
+    for line in sides.swapped_lines(pairs):
         yield Problem(name, line, SWAPPED, "each side looks like the other side of the other lines")
 
 

@@ -19,7 +19,7 @@ from typing import Protocol, Self
 import numpy as np
 
 from regard.data.batch import Batch, Cursor, epochs
-from regard.data.order import POOL_BATCHES, evaluation_batches, generator, shuffled
+from regard.data.order import POOL_BATCHES, evaluation_batches, generator, random_order
 from regard.data.text.corpus import Corpus
 from regard.data.text.ranges import Ranges, as_tensor
 from regard.errors import InputError
@@ -145,7 +145,7 @@ class Packed:
         """Return the documents in the epoch's order, and how many tokens are skipped in front."""
         if self._epoch is None or self._epoch[0] != epoch:
             random = generator(self.seed, epoch)
-            order = shuffled(random, len(self.corpus))
+            order = random_order(random, len(self.corpus))
             self._epoch = epoch, (self._documents[order], int(random.integers(self._spare + 1)))
         return self._epoch[1]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.order import mixed
+from regard.data.order import mix_bits
 from regard.data.seen import Seen
 from regard.data.text.corpus import Corpus
 from regard.data.text.ranges import Ranges
@@ -81,8 +81,8 @@ def keys_of_passages(corpus: Corpus, length: int) -> Iterator[Keys]:
         begins = Ranges(text.ends - text.sizes, part.sizes).indices()
         sizes = np.repeat(lengths, part.sizes)
         hashes = (sums[begins + sizes] - sums[begins]) * inverses[begins]
-        first_half = mixed(hashes ^ mixed(sizes.astype(np.uint64)))
-        yield np.stack([first_half, mixed(first_half)], axis=1)[:, None]
+        first_half = mix_bits(hashes ^ mix_bits(sizes.astype(np.uint64)))
+        yield np.stack([first_half, mix_bits(first_half)], axis=1)[:, None]
 
 
 def _starts(corpus: Corpus, length: int) -> Ranges:
@@ -93,7 +93,7 @@ def _starts(corpus: Corpus, length: int) -> Ranges:
 
 def _running_sums(ids: NDArray[np.integer]) -> tuple[Keys, Keys]:
     """The sums of h(tᵢ) bⁱ before each token and at the end, and b⁻ⁱ; all mod 2⁶⁴."""
-    terms = mixed(ids.astype(np.uint64)) * _powers(_BASE, len(ids))
+    terms = mix_bits(ids.astype(np.uint64)) * _powers(_BASE, len(ids))
     return np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms)]), _powers(_INVERSE, len(ids))
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.data.text.documents import DocumentPiece, bounded
+from regard.data.text.documents import DocumentPiece, join_parts
 
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
 """Folders that are skipped: not part of the library, or tests with little documentation."""
@@ -104,7 +104,7 @@ class PythonText:
     def pieces(self, skipped: Counter[str]) -> Iterator[DocumentPiece]:  # noqa: ARG002 (nothing is bad)
         """Yield the pieces of all documents."""
         documents = python_text(self._library)
-        return bounded(part for _, text in documents for part in (text, None))
+        return join_parts(part for _, text in documents for part in (text, None))
 
     def checksums(self) -> dict[str, str]:
         """SHA-256 of all files that are read: it changes with the Python version."""

@@ -153,6 +153,7 @@ def _csv_rows(file: str, expected: str) -> Numbered[list[str]]:
     start = list(islice(numbered_lines(file, expected), FIRST_LINES))
 
     def lines() -> Iterator[str]:
+        """Yield the lines as text; bytes that are not UTF-8 become surrogates, found below."""
         nonlocal last
         for last, line in numbered_lines(file, expected):  # noqa: B007 (read below)
             if isinstance(line, Problem):

@@ -97,7 +97,7 @@ def cut_spans(ids: Ids, hidden: NDArray[np.bool_], sentinels: Sequence[int]) -> 
     return corrupted[~hidden | begins], target
 
 
-def fill_spans(shown: Ids, target: Ids, sentinels: Sequence[int]) -> Ids:
+def fill_spans(corrupted: Ids, target: Ids, sentinels: Sequence[int]) -> Ids:
     """Undo `cut_spans`: replace each sentinel by the tokens that follow it in the target.
 
     Example:
@@ -106,8 +106,8 @@ def fill_spans(shown: Ids, target: Ids, sentinels: Sequence[int]) -> Ids:
     """
     borders = np.flatnonzero(np.isin(target, sentinels))
     spans = {int(part[0]): part[1:] for part in np.split(target, borders) if len(part)}
-    parts = [spans.get(token, np.array([token])) for token in shown.tolist()]
-    return np.concatenate(parts).astype(np.int64) if parts else shown.copy()
+    parts = [spans.get(token, np.array([token])) for token in corrupted.tolist()]
+    return np.concatenate(parts).astype(np.int64) if parts else corrupted.copy()
 
 
 @dataclass(frozen=True, kw_only=True)

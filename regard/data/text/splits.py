@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.config import FileData, LabelledData, PartData
-from regard.data.order import generator, index_type, shuffled
+from regard.data.order import generator, index_type, random_order
 from regard.data.text import arrow, records
 from regard.data.text.examples import SCANNED, Examples, Item, Reading, collect
 from regard.data.text.records import Problem
@@ -202,6 +202,6 @@ def choose_groups(
             expected=f"at least 2 different {what}s",
             fix=f"give more {what}s, or a data.valid",
         )
-    order = shuffled(generator(seed), len(sizes))[:-1][: max(0, count)]
+    order = random_order(generator(seed), len(sizes))[:-1][: max(0, count)]
     filled = np.cumsum(np.asarray(sizes)[order], dtype=np.int64)
     return order[: np.searchsorted(filled, count) + 1]

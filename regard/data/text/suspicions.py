@@ -56,7 +56,7 @@ class Sides:
             for words, text in zip(self._words, (pair.source, pair.target), strict=True):
                 words.update(_words(text))
 
-    def swapped(self, pairs: Iterable[tuple[int, Pair]]) -> list[int]:
+    def swapped_lines(self, pairs: Iterable[tuple[int, Pair]]) -> list[int]:
         """Return the line numbers of pairs that look swapped.
 
         Args:

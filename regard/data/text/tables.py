@@ -117,6 +117,7 @@ def read_rows(
         rows, pick = _object_rows(table, plan, expected), _ByKey(plan, layout)
 
     def example(row: Any) -> Example:
+        """Make an example from a row; a problem of an empty cell names its column."""
         picked = pick(row)
         try:
             return understand(picked)

@@ -150,8 +150,8 @@ def windows(tokens: int, max_tokens: int, overlap: int) -> list[Window]:
     step = max_tokens - min(overlap, max_tokens // 2)
     starts = [*range(0, tokens - max_tokens, step), tokens - max_tokens]
     borders = [0]
-    for before, after in pairwise(starts):
-        borders.append((after + before + max_tokens) // 2)  # the middle of the overlap
+    for previous, current in pairwise(starts):
+        borders.append((current + previous + max_tokens) // 2)  # the middle of the overlap
     borders.append(tokens)
     return [
         Window(start, start + max_tokens, range(borders[i], borders[i + 1]))

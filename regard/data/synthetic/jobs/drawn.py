@@ -70,6 +70,8 @@ def disjoint_splits(
     used_sources: set[str] = set()
 
     def draw_split(name: str, count: int) -> tuple[Pair, ...]:
+        """Draw the pairs of a split whose sources are new."""
+
         def new_pairs() -> Iterator[Pair]:
             for pair in sample(f"{seed} {name}"):
                 if pair.source not in used_sources:

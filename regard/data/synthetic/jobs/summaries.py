@@ -118,10 +118,10 @@ def _sale(draw: Draw) -> Pair:
     seller, pronoun, possessive = draw.person()
     buyer = draw.one([n for n in [*PEOPLE["she"], *PEOPLE["he"]] if n != seller])
     thing, city, price = draw.one(THINGS), draw.one(CITIES), draw.one(NUMBERS)
-    asked = draw.one([number for number in NUMBERS if number != price])
+    price_asked = draw.one([number for number in NUMBERS if number != price])
     facts = [
         f"{seller} had an old {thing} that {pronoun} did not need.",
-        f"{pronoun.capitalize()} wanted {asked} euros for it.",
+        f"{pronoun.capitalize()} wanted {price_asked} euros for it.",
         f"{buyer} from {city} came to look at it.",
         f"They talked for a long time, and in the end {buyer} paid {price} euros.",
     ]
