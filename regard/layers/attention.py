@@ -78,10 +78,8 @@ class DotScore(nn.Module):
             if bias is not None:  # the kernel takes one tensor only: merge the mask into the bias
                 if causal:
                     allowed, causal = mask.dense(q.shape[2], k.shape[2], q.device), False
-                bias_part = bias[:, :, queries, keys]
-                allowed = (
-                    bias_part if allowed is None else bias_part.masked_fill(~allowed, float("-inf"))
-                )
+                scores = bias[:, :, queries, keys]
+                allowed = scores if allowed is None else scores.masked_fill(~allowed, float("-inf"))
             out = F.scaled_dot_product_attention(
                 _select_positions(q, queries),
                 _select_positions(k, keys),

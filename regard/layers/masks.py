@@ -239,7 +239,7 @@ class Mask:
 
 
 def _select_cells(x: Tensor, indices: Sequence[int], key_range: slice) -> Tensor:
-    """x[:, :, indices, key_range] of a mask (batch, heads, query, key); dimensions of size 1 stay."""
+    """x[:, :, indices, key_range] of a mask (batch, heads, query, key); sizes of 1 stay."""
     x = x if x.shape[3] == 1 else x[..., key_range]
     if x.shape[2] == 1:
         return x

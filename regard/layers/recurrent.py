@@ -70,7 +70,7 @@ def gates_of(
         Name -> value of the gates that `cell_step` needs, (…, width) each.
     """
     if cell == "gru_before":
-        return _gru_before_gates(from_x, h, hidden, see)
+        return _gates_before(from_x, h, hidden, see)
     from_h = linear(h, *hidden) if h.dim() == 2 else F.linear(h, *hidden)  # U h
     if cell == "rnn":
         return {"candidate": (from_x + from_h).tanh()}
@@ -89,9 +89,7 @@ def gates_of(
     }
 
 
-def _gru_before_gates(
-    from_x: Tensor, h: Tensor, hidden: Hidden, see: GateHook
-) -> dict[str, Tensor]:
+def _gates_before(from_x: Tensor, h: Tensor, hidden: Hidden, see: GateHook) -> dict[str, Tensor]:
     """The gates of `gru_before`: U_n is multiplied with r ⊙ h, so it needs r first."""
     parts = [2 * h.shape[-1], h.shape[-1]]
     gates, candidate = torch.split(hidden[0], parts)  # U_r and U_z together, U_n

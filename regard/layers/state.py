@@ -110,27 +110,22 @@ class KVCache:
     def _make_views(self, rows: int, new: int) -> Views:
         """Views of all buffers for a step that appends `new` tokens to each row."""
         longest, device = max(self.lengths, default=0), self.buffers.device
+        # Keys and values first: (2, buffers, rows, kv_heads, longest + new, head_dim).
         keys_values = self.buffers[:, :rows, : longest + new].permute(3, 0, 1, 4, 2, 5)
-        all_positions, new_slices = (
-            keys_values.unbind(0),
-            keys_values.narrow(4, longest, new).unbind(0),
-        )
+        new_keys_values = keys_values.narrow(4, longest, new)
         new_positions = None
         if not self.even:
             ends = torch.tensor(self.lengths, device=device)[:, None]
             row = torch.arange(rows, device=device)[:, None]
             new_positions = row, ends + torch.arange(new, device=device)  # (rows, 1), (rows, new)
-        keys, values, new_keys, new_values = (
-            part.unbind(0) for part in (*all_positions, *new_slices)
-        )
+        keys, values = (part.unbind(0) for part in keys_values)
+        new_keys, new_values = (part.unbind(0) for part in new_keys_values)
         made_for = self.lengths, rows, new
         return Views(made_for, keys, values, new_keys, new_values, new_positions)
 
     def advance(self, counts: tuple[int, ...]) -> None:
         """Adds counts[row] to the length of each row."""
-        self.lengths = tuple(
-            length + count for length, count in zip(self.lengths, counts, strict=True)
-        )
+        self.lengths = tuple(map(sum, zip(self.lengths, counts, strict=True)))
 
     def mark(self) -> Any:
         """The present number of tokens of each row, for `rewind`."""

@@ -176,10 +176,9 @@ class Pattern:
         heads_per_group = max(1, SCORES_PER_GROUP // max(1, out[:, 0].numel()))
         for first in range(0, len(self.heads), heads_per_group):
             head_slice = slice(first, first + heads_per_group)
-            heads, keys_of = self.heads[head_slice], self._keys(self.key_heads[head_slice])
-            scores = self.score.scores(
-                self.q[:, head_slice, group], keys_of[:, :, key_range], heads
-            )
+            heads = self.heads[head_slice]
+            k = self._keys(self.key_heads[head_slice])[:, :, key_range]
+            scores = self.score.scores(self.q[:, head_slice, group], k, heads)
             if self.bias is not None:
                 scores = scores + self.bias[:, head_slice, group, key_range]
             denied = None if mask is None else ~select(mask, heads)
@@ -265,17 +264,10 @@ class NoRecord(InputError, KeyError):
 
     def __init__(self, site: str, records: Iterable[str]) -> None:
         names = list(records)
-        nearest_sites = nearest(site, names) or names[:1]
-        expected = (
-            f"a site that was recorded, such as {nearest_sites[0]}"
-            if nearest_sites
-            else "a recorded site"
-        )
-        fix = (
-            None
-            if nearest_sites
-            else "pass the tap to a model or layer that has the sites it names"
-        )
+        fix = None if names else "pass the tap to a model or layer that has the sites it names"
+        expected = "a recorded site"
+        if names:
+            expected = f"a site that was recorded, such as {(nearest(site, names) or names)[0]}"
         super().__init__("no such record", got=site, expected=expected, fix=fix)
 
     __str__ = Exception.__str__  # that of KeyError would quote the message

@@ -136,9 +136,7 @@ class Tap:
         self.steps = []
         self._known_sites = dict(known)
         for pattern, head in self._unmatched_patterns():
-            raise InputError(
-                "no such site", **self._unknown_name_message(pattern, head, "this model")
-            )
+            raise InputError("no such site", **self._message_parts(pattern, head, "this model"))
         self._check_heads()
 
     def check_layer(self, name: str, sites: dict[str, int]) -> None:
@@ -159,7 +157,7 @@ class Tap:
         self._known_sites |= sites
         owners = {name, *(site.rpartition(".")[0] for site in sites)}
         for pattern, head in self._unmatched_patterns():
-            message = self._unknown_name_message(pattern, head, name)
+            message = self._message_parts(pattern, head, name)
             layer, _, word = pattern.rpartition(".")
             misspelt = "*" in layer and get_close_matches(word, _sites_by_last_word(sites), n=1)
             if layer in owners or misspelt:
@@ -178,7 +176,7 @@ class Tap:
             if not any(fnmatchcase(site, pattern) for site in self._known_sites)
         ]  # fmt: skip
 
-    def _unknown_name_message(self, pattern: str, head: int | None, owner: str) -> dict[str, str]:
+    def _message_parts(self, pattern: str, head: int | None, owner: str) -> dict[str, str]:
         """The parts of a message for an unknown name: what was got, and the nearest name."""
         heads = [site for site in self._known_sites if site.endswith(".heads")]
         got = pattern if head is None else f"{pattern.removesuffix('.heads')}.{head}"
