@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.kernels.int8 import in_rows
+from regard.kernels.int8 import quantise_rows
 from regard.runtime.device import check_memory
 
 STORES = ("fp32", "fp16", "int8")
@@ -76,7 +76,7 @@ def to_stored(tensors: Mapping[str, Tensor], store: str) -> dict[str, Tensor]:
         elif store == "fp16":
             stored[name] = _in_16_bits(name, tensor)
         elif tensor.dim() == 2 and tensor.numel() >= SMALLEST:
-            stored[name], stored[name + SCALES] = in_rows(tensor, STEPS)
+            stored[name], stored[name + SCALES] = quantise_rows(tensor, STEPS)
         else:
             stored[name] = tensor
     return stored
