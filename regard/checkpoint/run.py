@@ -54,13 +54,13 @@ from regard.config import checked
 from regard.errors import InputError
 from regard.runtime.files import (
     beside,
-    not_written,
     open_own,
     read_regular,
     refuse_link,
     remove,
     reporting,
     sync,
+    write_error,
     write_file,
 )
 
@@ -153,7 +153,7 @@ def save(
     except OSError as error:
         intact = next((path.name for path in _checkpoints(run) if is_sound(path)), None)
         state = f"checkpoint {intact} is whole" if intact else "there is no earlier checkpoint"
-        raise not_written(
+        raise write_error(
             f"checkpoint {folder}", error, f"{state}; fix the cause, then continue with --resume"
         ) from error
     return folder
