@@ -282,7 +282,7 @@ class BlocksConfig(ModelConfig):
 
     @model_validator(mode="after")
     def _check_heads(self) -> BlocksConfig:
-        """Refuses heads that do not divide the width, and settings that do not fit the positions."""
+        """Refuses heads that do not divide the width, and settings that positions cannot take."""
         if self.head_dim is None and self.dim % self.heads:
             raise ValueError(f"dim {self.dim} is not a multiple of heads {self.heads}")
         if self.kv_heads is not None and self.heads % self.kv_heads:

@@ -220,7 +220,7 @@ class Residual(nn.Module):
             ]
         self.parts = nn.Sequential(*parts)
         same_shape = before == after and stride == 1
-        self.shortcut = None
+        self.shortcut: nn.Module | None = None
         if not same_shape:
             self.shortcut = Normed(before, after, 1, stride, cells=output_cells, activated=False)
 
@@ -272,8 +272,8 @@ class ResNet(ConvolutionalEncoder):
             before, after = widths[number : number + 2]
             cells = areas[number], areas[number + 1]  # before and after the first block
             blocks = [Residual(config, before, after, stride, cells)]
-            for _ in range(depth - 1):
-                blocks.append(Residual(config, after, after, 1, (cells[1], cells[1])))
+            cells = cells[1], cells[1]
+            blocks += [Residual(config, after, after, 1, cells) for _ in range(depth - 1)]
             stages.append(nn.Sequential(*blocks))
         self.encoder = FeatureMaps(stages)
         self.dropout = Dropout(config.dropout)
