@@ -40,7 +40,7 @@ def test_decoding_takes_the_cores_that_are_free(monkeypatch, others, processors,
     machine.watch = lambda _: None
     machine.threads_are_set = False
     assert machine.threads(processors) == threads
-    assert slept == [others >= sharing.NOTICED]
+    assert slept == [others >= sharing.BUSY_CORES]
 
 
 def test_others_that_have_cores_of_their_own_change_nothing(monkeypatch):

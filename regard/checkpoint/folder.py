@@ -477,13 +477,13 @@ def _report_damage(folder: Path, name: str) -> Iterator[None]:
         raise Damaged(folder, name, error.strerror or str(error)) from error
 
 
-def check_tensors(file: str, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+def check_tensors(file: str, tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
     """Compares names, shapes and types of tensors with the expected ones.
 
     Args:
         file: Name of the file, for error messages.
         tensors: The tensors by name.
-        wanted: For each expected name a tensor of the right shape and type; values do not matter.
+        expected: For each expected name a tensor of the right shape and type; values do not matter.
 
     Raises:
         InputError: A tensor is missing or unknown, or its shape or type differs.
@@ -492,7 +492,7 @@ def check_tensors(file: str, tensors: Mapping[str, Tensor], wanted: Mapping[str,
     def outline(tensor: Tensor) -> str:
         return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
-    check_outlines(file, tensors, wanted, outline)
+    check_outlines(file, tensors, expected, outline)
 
 
 def check_outlines(
@@ -538,4 +538,5 @@ def parse_json(data: bytes) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
+    """Refuses NaN and Infinity, which Python's JSON parser would accept."""
     raise ValueError(f"{name} is not a JSON number")

@@ -53,7 +53,7 @@ from regard.checkpoint.folder import write_folder as write_folder
 from regard.config import checked
 from regard.errors import InputError
 from regard.runtime.files import (
-    beside,
+    hidden_sibling,
     open_own,
     read_regular,
     refuse_link,
@@ -491,7 +491,7 @@ def _is_same_file(path: Path, descriptor: int) -> bool:
 
 def _discard(folder: Path) -> None:
     """Remove a checkpoint. It is renamed first, so that its name never has an incomplete folder."""
-    renamed = beside(folder, "old")
+    renamed = hidden_sibling(folder, "old")
     shutil.rmtree(renamed, ignore_errors=True)
     folder.rename(renamed)
     shutil.rmtree(renamed, ignore_errors=True)

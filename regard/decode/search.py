@@ -277,12 +277,12 @@ class Search(ABC):
         They are the common prefix of all hypotheses that may still become its best: the running
         ones and the best finished one.
         """
-        running, goes_on = self.running, self.continued_flags()
+        running, continued = self.running, self.continued_flags()
         rows, width = running.generated.tolist(), running.width
         prefixes = []
         for index, request in enumerate(running.requests):
             sequence_rows = range(index * width, (index + 1) * width)
-            hypotheses = [rows[row] for row in sequence_rows if goes_on[row]]
+            hypotheses = [rows[row] for row in sequence_rows if continued[row]]
             if self.hypotheses[request.number]:
                 hypotheses.append(list(min(self.hypotheses[request.number], key=by_score).ids))
             columns = zip(*hypotheses, strict=False)  # the tokens of all at each position
@@ -379,11 +379,11 @@ class Sampling(Search):
     def _make_choice(self, branches: Sequence[Branch]) -> Choice:
         """Drops the sequences whose rows are all finished, and continues the rows of the others."""
         running, width = self.running, self.running.width
-        going = [any(self.open[row : row + width]) for row in range(0, len(branches), width)]
-        finished = [r.number for r, goes in zip(running.requests, going, strict=True) if not goes]
-        rows = [row for row, goes in enumerate(running.per_row(going)) if goes]
+        is_open = [any(self.open[row : row + width]) for row in range(0, len(branches), width)]
+        finished = [r.number for r, goes in zip(running.requests, is_open, strict=True) if not goes]
+        rows = [row for row, goes in enumerate(running.per_row(is_open)) if goes]
         self.open = [self.open[row] for row in rows]
-        keep = [index for index, goes in enumerate(going) if goes]
+        keep = [index for index, goes in enumerate(is_open) if goes]
         parents, ids = running.follow([branches[row] for row in rows], keep)
         best_first = {number: sorted(self.hypotheses[number], key=by_score) for number in finished}
         return Choice(parents, ids, tuple(best_first.items()))
@@ -442,7 +442,7 @@ class BeamSearch(Search):
         candidates = [*zip(totals.tolist(), index.tolist(), gained.tolist(), strict=True)]
         check_finite([best_total for (best_total, *_), _, _ in candidates])
 
-        going, keep, done = [], [], []
+        running_branches, keep, done = [], [], []
         for i, request in enumerate(running.requests):
             branches = self._make_branches(i * width, vocab, *candidates[i])
             branches = self._store_ended(request, branches)
@@ -450,8 +450,8 @@ class BeamSearch(Search):
                 done.append((request.number, self.hypotheses[request.number][: self.config.n_best]))
             else:
                 keep.append(i)
-                going += branches
-        rows, ids = running.follow(going, keep)
+                running_branches += branches
+        rows, ids = running.follow(running_branches, keep)
         return Choice(rows, ids, tuple(done))
 
     def best_rows(self) -> list[int]:
@@ -526,16 +526,17 @@ class BeamSearch(Search):
         """Stores ended branches among the first `width`; returns the first `width` others."""
         running, width = self.running, self.running.width
         free, full = running.free(request), running.full(request)
-        going, stopped = [], []
+        running_branches, stopped = [], []
         for rank, branch in enumerate(branches):
             ended = free and branch.token in self.symbols.ends
             if not (ended or full):
-                going.append(branch)
+                running_branches.append(branch)
                 continue
             stopped.append(branch._replace(total=MINUS_INF))
             if rank < width and branch.total > MINUS_INF:
                 self._store_hypothesis(request, running.hypothesis(branch, ended=ended))
-        return [*going, *stopped][:width]  # if too few continue, fill up with totals of -inf
+        # If too few continue, fill up with branches whose total is -inf.
+        return [*running_branches, *stopped][:width]
 
     def _store_hypothesis(self, request: Request, arrival: Hypothesis) -> None:
         """Adds a finished hypothesis to the `width` best ones of its sequence."""

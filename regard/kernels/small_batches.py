@@ -133,9 +133,9 @@ class Kernels:
         """x (rows, into) times a matrix (out, into) in 32 bits, plus a bias (out,): (rows, out)."""
         (rows, into), out = x.shape, weight.shape[0]
         y = x.new_empty(rows, out)
-        addend = 0 if bias is None else bias.data_ptr()
+        bias_address = 0 if bias is None else bias.data_ptr()
         job = (
-            0, 0, 0, x.data_ptr(), y.data_ptr(), addend, rows,
+            0, 0, 0, x.data_ptr(), y.data_ptr(), bias_address, rows,
             weight.data_ptr(), 0, into, out, out // PARTS + 4, 0,
         )  # fmt: skip
         self.product_fp32(job, rows * into * out >= SHARED)
@@ -149,11 +149,13 @@ class Kernels:
             matrix: The matrix.
             levels: 0 for rows in 16 bits; for rows in 8 bits the integer for their largest value.
         """
-        rows, into, (addend, fields) = x.shape[0], matrix.into, matrix.fields
+        rows, into, (bias_address, fields) = x.shape[0], matrix.into, matrix.fields
         y = x.new_empty(rows, matrix.out)
         # For each thread: x in integers of 16 bits, and a scale for each row.
         space = self._space.of(torch.get_num_threads() * (rows + (rows * into + 1) // 2))
-        job = 0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), addend, rows, *fields, levels
+        job = (
+            0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), bias_address, rows, *fields, levels,
+        )  # fmt: skip
         self.product_int8(job, rows * into * matrix.out >= SHARED)
         return y
 
@@ -175,17 +177,17 @@ class Kernels:
         """
         (batch, heads, queries, dim), (_, kv_heads, keys, _) = q.shape, k.shape
         y = q.new_empty(batch, queries, heads, dim)
-        addend, biased = 0, tuple[int, ...]((0, 0, 0, 0))
+        bias_address, strides = 0, tuple[int, ...]((0, 0, 0, 0))
         if bias is not None:
-            addend, biased = bias.data_ptr(), bias.expand(batch, -1, -1, -1).stride()
+            bias_address, strides = bias.data_ptr(), bias.expand(batch, -1, -1, -1).stride()
         (q_row, q_head, q_stride, _), (k_row, k_head, k_stride, _) = q.stride(), k.stride()
         v_row, v_head, v_stride, _ = v.stride()
         space, first_counts = self._space.of(torch.get_num_threads() * keys), _integer_array(counts)
         job = (
-            0, 0, space.data_ptr(), q.data_ptr(), y.data_ptr(), addend, batch,
+            0, 0, space.data_ptr(), q.data_ptr(), y.data_ptr(), bias_address, batch,
             k.data_ptr(), v.data_ptr(), first_counts.buffer_info()[0], _float_address(scale),
             heads, heads // kv_heads, queries, keys, dim, causal, reach or keys,
-            q_row, q_head, q_stride, k_row, k_head, k_stride, v_row, v_head, v_stride, *biased,
+            q_row, q_head, q_stride, k_row, k_head, k_stride, v_row, v_head, v_stride, *strides,
         )  # fmt: skip
         self.attention(job, batch * heads * queries * keys * dim >= SHARED_ATTENTION)
         return y.transpose(1, 2)

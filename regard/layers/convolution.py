@@ -58,9 +58,9 @@ class OverTime(Mixer):
 
     def _last_inputs(self, rows: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """The last k - 1 inputs of each row, of (batch, k - 1 + length, dim)."""
-        index = torch.tensor(lengths)[:, None] + torch.arange(self.kernel - 1)  # (batch, k - 1)
+        indices = torch.tensor(lengths)[:, None] + torch.arange(self.kernel - 1)  # (batch, k - 1)
         row = torch.arange(len(lengths), device=rows.device)[:, None]
-        return rows[row, index.to(rows.device)]
+        return rows[row, indices.to(rows.device)]
 
 
 class GatedConvolution(OverTime):

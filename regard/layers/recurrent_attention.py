@@ -83,7 +83,7 @@ class AttentionCell(Block):
         )
         super().__init__(shape, name, parts)
         self.dim, self.attends, self.last_word = shape.dim, attends, last_word
-        self.plain = attends and shape.score == "additive" and not hard
+        self._is_soft_additive = attends and shape.score == "additive" and not hard
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """y (tokens, dim) -> s and c concatenated, (tokens, 2 · dim).
@@ -150,6 +150,7 @@ class AttentionCell(Block):
         return lambda time, context: from_y[time] + F.linear(context, of_c)
 
     def _is_edited(self, tap: Tap | None) -> bool:
+        """Whether a tap edits this block's attention."""
         sites = self.cross_attention.sites()
         return tap is not None and any(tap.edits_at(site) for site in sites)
 
@@ -167,7 +168,7 @@ class AttentionCell(Block):
     def _is_plain_step(self, layout: Layout, source: Layout) -> bool:
         """Whether `_make_step_look` applies: a decoding step with one row for each sequence."""
         step = torch.is_inference_mode_enabled() and layout.longest == 1
-        return self.plain and step and layout.batch == source.batch
+        return self._is_soft_additive and step and layout.batch == source.batch
 
     def _make_step_look(self, memory: Memory) -> ContextFunction:
         """The same function in a decoding step, with additive scores of the source tokens alone.
@@ -181,7 +182,7 @@ class AttentionCell(Block):
             keys = memory.packed_keys[attention.name] = layout.unpad(k[:, 0])  # (tokens, dim)
         vector = attention.score.get_parameter("vector")[0]  # v
 
-        def look(queries: list[Tensor]) -> Tensor:
+        def look(queries: list[Tensor]) -> Tensor:  # softmax(v·tanh(W s + U h)) h, by row
             query = attention.query(queries[-1])  # W s, (batch, dim)
             packed_queries = query if layout.batch == 1 else query[layout.sequence_of]
             scores = (keys + packed_queries).tanh_() @ vector  # (tokens,)

@@ -282,6 +282,7 @@ def _first_line(path: str) -> str:
 
 
 def _version(package: str) -> str:
+    """The version of an installed package, for `regard env`."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -318,5 +319,6 @@ def check_memory(what: str, needed: int, fix: str | None = None) -> None:
 
 
 def _memory_text() -> str:
+    """The memory that this process may use, for `regard env`."""
     total = memory()
     return "unknown" if total is None else f"{total / 2**30:.1f} GiB"

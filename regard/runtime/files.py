@@ -199,7 +199,7 @@ def write_file(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> 
 
 
 @contextlib.contextmanager
-def cleaned_up(clean_up: Callable[[], object]) -> Iterator[None]:
+def call_afterwards(clean_up: Callable[[], object]) -> Iterator[None]:
     """Calls a function after the body, also if the body fails or a signal ends the command."""
     cleanups.append(clean_up)
     try:
@@ -216,9 +216,9 @@ def temporary_beside(path: Path) -> Iterator[Path]:
     If it was not renamed, it is removed after the body, also if the body fails or a signal ends
     the command.
     """
-    temporary = beside(path, "tmp")
+    temporary = hidden_sibling(path, "tmp")
     remove(temporary)  # a killed process with the same number may have left it
-    with cleaned_up(lambda: remove(temporary)):
+    with call_afterwards(lambda: remove(temporary)):
         yield temporary
 
 
@@ -296,6 +296,6 @@ def sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def beside(path: Path, kind: Literal["tmp", "old"]) -> Path:
+def hidden_sibling(path: Path, kind: Literal["tmp", "old"]) -> Path:
     """A hidden name next to a path that contains this process's number."""
     return path.with_name(f".{path.name}.{kind}-{os.getpid()}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 
-SELDOM = 100_000
+COLLECTION_THRESHOLD = 100_000
 """Number of new objects after which the collector runs; Python's default is hundreds."""
 _default_threshold: tuple[int, int, int] | None = None
 
@@ -17,7 +17,7 @@ def collect_seldom() -> None:
     """Makes the collector run seldom from now on; only for the `regard` command's own process."""
     global _default_threshold
     _default_threshold = gc.get_threshold()
-    gc.set_threshold(SELDOM)
+    gc.set_threshold(COLLECTION_THRESHOLD)
 
 
 def collect_as_usual() -> None:

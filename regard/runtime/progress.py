@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichBar
     from rich.progress import TaskID
 
-SETTLED = 3.0
+MIN_SECONDS = 3.0
 """Seconds of work after the first report from which on the time left is estimated."""
-AMORTISED = 30.0
+MIN_SECONDS_FROM_START = 30.0
 """Seconds after which the first report counts, too: a slow start hardly matters then."""
 UNKNOWN = "-:--"
 """The time left as long as it is not estimated."""
@@ -163,8 +163,9 @@ class Progress:
 
     def _seconds_left(self, now: float) -> float | None:
         """An estimate of the time left; None as long as too little work was seen."""
-        for since, least in ((self._first, SETTLED), (self._began, AMORTISED)):
-            if since is not None and now - since[0] >= least and self._done > since[1]:
+        starts = (self._first, MIN_SECONDS), (self._began, MIN_SECONDS_FROM_START)
+        for since, min_seconds in starts:
+            if since is not None and now - since[0] >= min_seconds and self._done > since[1]:
                 speed = (self._done - since[1]) / (now - since[0])
                 return (self.total - self._done) / speed
         return None

@@ -75,9 +75,9 @@ class Ranks:
         import torch
         import torch.distributed as dist
 
-        box = torch.tensor([value], dtype=torch.float64)
-        dist.all_reduce(box, getattr(dist.ReduceOp, how))
-        return float(box)
+        tensor = torch.tensor([value], dtype=torch.float64)
+        dist.all_reduce(tensor, getattr(dist.ReduceOp, how))
+        return float(tensor)
 
     def shared(self, value: Any) -> Any:
         """Returns the value of process 0 in all processes."""
@@ -86,9 +86,9 @@ class Ranks:
         import torch
         import torch.distributed as dist
 
-        box = [value]
-        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
-        return box[0]
+        values = [value]
+        dist.broadcast_object_list(values, src=0, device=torch.device("cpu"))
+        return values[0]
 
     def wait(self) -> None:
         """Waits until all processes have called this method."""

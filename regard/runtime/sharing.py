@@ -24,7 +24,7 @@ from regard.runtime.cores import torch_threads
 
 INTERVAL = 0.2
 """Seconds between two measurements. The system counts CPU time in hundredths of a second."""
-NOTICED, FORGOTTEN = 0.5, 0.3
+BUSY_CORES, QUIET_CORES = 0.5, 0.3
 """A quiet machine becomes busy if other programs use at least the first number of cores, and a busy
 one stays busy while they use at least the second."""
 PATIENCE = 60.0
@@ -81,7 +81,7 @@ class Machine:
         seconds, everyone, own = (new - old for new, old in zip(now, before, strict=True))
         self._last_reading, self.others = now, max(0.0, everyone - own) / seconds
         spare = max(0, _processors() - self._thread_count)  # cores that our threads leave free
-        self.busy = self.others >= spare + (FORGOTTEN if self.busy else NOTICED)
+        self.busy = self.others >= spare + (QUIET_CORES if self.busy else BUSY_CORES)
         self._sleep.set(on=self.busy)
 
     @staticmethod
@@ -167,6 +167,7 @@ def seconds_computed() -> float | None:
 
 @functools.cache
 def _processors() -> int:
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -63,6 +63,7 @@ class MetricsLog:
         self._file.close()
 
     def _write_error(self, error: OSError) -> WriteError:
+        """The error for a log that could not be written."""
         return WriteError(f"could not write {self.path}: {error.strerror}", fix=_ADVICE)
 
 

@@ -339,6 +339,7 @@ def parameters_reached(objective: Objective, batch: Any) -> set[str]:
 
 
 def _device_of(model: nn.Module) -> torch.device:
+    """The device of a model's parameters."""
     return next(model.parameters()).device
 
 

@@ -113,11 +113,11 @@ class TrainingState:
         """
         what = f"{file}: place"
         state = checked(_STATE, values, what)
-        for section, stored, values_there in (
+        for section, expected_values, file_values in (
             ("", state.to_json(), values),
             (".cursor", asdict(state.cursor), values.get("cursor", {})),
         ):
-            if missing := sorted(stored.keys() - values_there.keys()):
+            if missing := sorted(expected_values.keys() - file_values.keys()):
                 raise InputError(f"{what}{section}.{missing[0]}", got="nothing", expected="a value")
         for key, value, limit in (
             ("best.step", 0 if state.best is None else state.best.step, step),

@@ -124,17 +124,17 @@ class Tap:
         self._known_sites: dict[str, int] = {}  # the sites of what was called so far
         self._warned: set[str] = set()
 
-    def begin(self, known: dict[str, int]) -> None:
+    def begin(self, sites: dict[str, int]) -> None:
         """Checks all names before a model runs, and drops the steps of an earlier decoding.
 
         Args:
-            known: Every site of the model, with its number of heads.
+            sites: Every site of the model, with its number of heads.
 
         Raises:
             InputError: If the model does not have a site or head.
         """
         self.steps = []
-        self._known_sites = dict(known)
+        self._known_sites = dict(sites)
         for pattern, head in self._unmatched_patterns():
             raise InputError("no such site", **self._message_parts(pattern, head, "this model"))
         self._check_heads()
@@ -177,7 +177,7 @@ class Tap:
         ]  # fmt: skip
 
     def _message_parts(self, pattern: str, head: int | None, owner: str) -> dict[str, str]:
-        """The parts of a message for an unknown name: what was got, and the nearest name."""
+        """The parts of the error for an unknown name: what was got, and the nearest name."""
         heads = [site for site in self._known_sites if site.endswith(".heads")]
         got = pattern if head is None else f"{pattern.removesuffix('.heads')}.{head}"
         if head is not None and heads:
@@ -211,6 +211,7 @@ class Tap:
                 raise InputError("no such head", got=got, expected=expected)
 
     def _check_queries(self, name: str, count: int) -> None:
+        """Refuses requested queries that a layer with `count` queries does not have."""
         for query in self.queries or ():
             if count > 1 and not -count <= query < count:  # a decoding step has one query only
                 raise InputError(
