@@ -27,17 +27,17 @@ from numba import njit, types
 from regard.kernels.simd import (
     Address,
     array_at,
-    divided,
-    fused,
-    larger,
-    largest,
+    divide,
+    fma,
     load,
     madd,
+    max_abs,
+    max_element,
     power_of_two,
-    spread,
+    repeat,
     store,
+    sum_elements,
     take,
-    total,
     width,
     zeros,
 )
@@ -69,7 +69,7 @@ STEPS = 32767
 @njit
 def dot_tail(a: Any, at: int, b: Any, b_at: int, count: int) -> Any:
     """Σ_i a[at + i] b[b_at + i] over the last of `count` numbers, too few for two vectors."""
-    result = total(zeros(a), zeros(a))
+    result = sum_elements(zeros(a), zeros(a))
     for i in range(count // (2 * width(a)) * (2 * width(a)), count):
         result += a[at + i] * b[b_at + i]
     return result
@@ -91,8 +91,8 @@ def dots(a: Any, at: int, stride: int, b: Any, b_at: int, count: int) -> Any:
     for i in range(0, count // (2 * step) * (2 * step), 2 * step):
         even = add_to_four_sums(even, a, at + i, stride, load(b, b_at + i))
         odd = add_to_four_sums(odd, a, at + i + step, stride, load(b, b_at + i + step))
-    p, q = total(even[0], odd[0]), total(even[1], odd[1])
-    r, s = total(even[2], odd[2]), total(even[3], odd[3])
+    p, q = sum_elements(even[0], odd[0]), sum_elements(even[1], odd[1])
+    r, s = sum_elements(even[2], odd[2]), sum_elements(even[3], odd[3])
     if count % (2 * step):
         p += dot_tail(a, at, b, b_at, count)
         q += dot_tail(a, at + stride, b, b_at, count)
@@ -108,7 +108,7 @@ def dot(a: Any, at: int, b: Any, b_at: int, count: int) -> Any:
     for i in range(0, count // (2 * step) * (2 * step), 2 * step):
         even = madd(load(a, at + i), load(b, b_at + i), even)
         odd = madd(load(a, at + i + step), load(b, b_at + i + step), odd)
-    result = total(even, odd)
+    result = sum_elements(even, odd)
     return result + dot_tail(a, at, b, b_at, count) if count % (2 * step) else result
 
 
@@ -123,10 +123,10 @@ def tile(x: Any, at: int, stride: int, w: Any, w_at: int, apart: int, count: int
         even_2 = add_to_four_sums(even_2, x, at + i, stride, load(w, there))
         odd = add_to_four_sums(odd, x, at + i + step, stride, load(w, here + step))
         odd_2 = add_to_four_sums(odd_2, x, at + i + step, stride, load(w, there + step))
-    p, q = total(even[0], odd[0]), total(even[1], odd[1])
-    r, s = total(even[2], odd[2]), total(even[3], odd[3])
-    t, u = total(even_2[0], odd_2[0]), total(even_2[1], odd_2[1])
-    v, z = total(even_2[2], odd_2[2]), total(even_2[3], odd_2[3])
+    p, q = sum_elements(even[0], odd[0]), sum_elements(even[1], odd[1])
+    r, s = sum_elements(even[2], odd[2]), sum_elements(even[3], odd[3])
+    t, u = sum_elements(even_2[0], odd_2[0]), sum_elements(even_2[1], odd_2[1])
+    v, z = sum_elements(even_2[2], odd_2[2]), sum_elements(even_2[3], odd_2[3])
     return (p, q, r, s), (t, u, v, z)
 
 
@@ -163,7 +163,7 @@ def add_block_8_bits(target: Any, index: int, cell: Any, block: Any, block_sum: 
     step = types.float32(1) / types.float32(levels)
     value = types.float32(total_so_far) * (step * array_at(scale, types.float32(0))[output])
     if bias:
-        y[index] = fused(value, scales[row], array_at(bias, types.float32(0))[output])
+        y[index] = fma(value, scales[row], array_at(bias, types.float32(0))[output])
     else:
         y[index] = value * scales[row]
 
@@ -235,10 +235,10 @@ def largest_of(x: Any, first: int, vectors_end: int, last: int) -> Any:
 
     Up to `vectors_end` there are vectors of 16.
     """
-    maxima, zeros_or_nan, nothing = zeros(x), zeros(x), spread(types.float32(0))
+    maxima, zeros_or_nan, nothing = zeros(x), zeros(x), repeat(types.float32(0))
     for i in range(first, vectors_end, 16):
-        maxima, zeros_or_nan = larger(maxima, load(x, i)), madd(load(x, i), nothing, zeros_or_nan)
-    top, check = largest(maxima), total(zeros_or_nan, nothing)
+        maxima, zeros_or_nan = max_abs(maxima, load(x, i)), madd(load(x, i), nothing, zeros_or_nan)
+    top, check = max_element(maxima), sum_elements(zeros_or_nan, nothing)
     for i in range(vectors_end, last):
         top, check = max(top, abs(x[i])), check + x[i] * types.float32(0)
     return top, check
@@ -253,7 +253,7 @@ def quantise_to_16_bits(x: Any, rows: int, into: int, shorts: Any, scales: Any) 
         top, check = largest_of(x, first, vectors_end, last)
         factor = types.float32(STEPS) / top if top > 0 else types.float32(0)
         for i in range(first, vectors_end, 16):
-            store(shorts, i, load(x, i), spread(factor))
+            store(shorts, i, load(x, i), repeat(factor))
         for i in range(vectors_end, last):
             half = types.float32(0.5 if x[i] > 0 else -0.5)
             shorts[i] = types.int16(types.int32(x[i] * factor + half))
@@ -280,11 +280,11 @@ def quantise_to_levels(x: Any, rows: int, into: int, levels: int, shorts: Any, s
         unit, add = types.float32(1), types.float32(ROUNDING_OFFSET)
         undo = types.float32(-ROUNDING_OFFSET - ZERO_BYTE)
         for i in range(first, vectors_end, 16):
-            shifted = madd(divided(load(x, i), spread(divisor)), spread(factor), spread(offset))
-            rounded = madd(madd(shifted, spread(unit), spread(add)), spread(unit), spread(undo))
-            store(shorts, i, rounded, spread(unit))
+            shifted = madd(divide(load(x, i), repeat(divisor)), repeat(factor), repeat(offset))
+            rounded = madd(madd(shifted, repeat(unit), repeat(add)), repeat(unit), repeat(undo))
+            store(shorts, i, rounded, repeat(unit))
         for i in range(vectors_end, last):
-            number = fused(x[i] / divisor, factor, offset) + add + undo
+            number = fma(x[i] / divisor, factor, offset) + add + undo
             shorts[i] = types.int16(types.int32(number))
 
 
@@ -347,10 +347,10 @@ def weighted_sum(job: Any, scores: Any, factor: Any, values: int, count: int, y_
     for d in range(0, dim // 32 * 32, 32):
         even, odd = zeros(v), zeros(v)
         for j in range(count):
-            share, at = spread(scores[j]), values + j * stride + d
+            share, at = repeat(scores[j]), values + j * stride + d
             even, odd = madd(load(v, at), share, even), madd(load(v, at + 16), share, odd)
-        store(y, y_at + d, even, spread(factor))
-        store(y, y_at + d + 16, odd, spread(factor))
+        store(y, y_at + d, even, repeat(factor))
+        store(y, y_at + d + 16, odd, repeat(factor))
     for d in range(dim // 32 * 32, dim):
         result = types.float32(0)
         for j in range(count):

@@ -97,7 +97,7 @@ def madd(_: Any, a: Any, b: Any, sums: Any) -> Any:
 
 
 @intrinsic
-def total(_: Any, a: Any, b: Any) -> Any:
+def sum_elements(_: Any, a: Any, b: Any) -> Any:
     """The sum of all numbers of two vectors of sums: a + b, then half and half, four times.
 
     Integers are added in 64 bits once four are left.
@@ -139,7 +139,7 @@ def _every_second(builder: Any, vector: Any, first: int) -> Any:
 
 
 @intrinsic
-def spread(_: Any, number: Any) -> Any:
+def repeat(_: Any, number: Any) -> Any:
     """A vector of 16 times the same float."""
 
     def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
@@ -150,7 +150,7 @@ def spread(_: Any, number: Any) -> Any:
 
 
 @intrinsic
-def divided(_: Any, a: Any, b: Any) -> Any:
+def divide(_: Any, a: Any, b: Any) -> Any:
     """a / b, for each number of two vectors of floats."""
 
     def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
@@ -160,7 +160,7 @@ def divided(_: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
-def fused(_: Any, a: Any, b: Any, c: Any) -> Any:
+def fma(_: Any, a: Any, b: Any, c: Any) -> Any:
     """a · b + c of three floats, rounded once."""
 
     def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
@@ -172,7 +172,7 @@ def fused(_: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 @intrinsic
-def larger(_: Any, a: Any, b: Any) -> Any:
+def max_abs(_: Any, a: Any, b: Any) -> Any:
     """The larger of a and |b|, for each number of two vectors of floats."""
 
     def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
@@ -182,7 +182,7 @@ def larger(_: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
-def largest(_: Any, a: Any) -> Any:
+def max_element(_: Any, a: Any) -> Any:
     """The largest number of a vector of floats."""
 
     def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
