@@ -78,8 +78,8 @@ class DotScore(nn.Module):
             if bias is not None:  # the kernel takes one tensor only: merge the mask into the bias
                 if causal:
                     allowed, causal = mask.dense(q.shape[2], k.shape[2], q.device), False
-                scores = bias[:, :, queries, keys]
-                allowed = scores if allowed is None else scores.masked_fill(~allowed, float("-inf"))
+                added = bias[:, :, queries, keys]
+                allowed = added if allowed is None else added.masked_fill(~allowed, float("-inf"))
             out = F.scaled_dot_product_attention(
                 _select_positions(q, queries),
                 _select_positions(k, keys),
