@@ -150,7 +150,7 @@ def test_a_package_that_is_missing_is_said_to_be():
 
 def test_memory_is_unknown_where_the_system_does_not_say(monkeypatch):
     monkeypatch.delattr(os, "sysconf", raising=False)
-    assert runtime._memory() == "unknown"
+    assert runtime._memory_text() == "unknown"
 
 
 def test_importing_it_does_not_import_torch():

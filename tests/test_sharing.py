@@ -24,9 +24,9 @@ def machine_with(monkeypatch, others, processors=2, wanted=2):
     machine = Machine()
     slept = []
     machine._sleep.set = lambda *, on: slept.append(on)
-    machine._wanted = wanted
+    machine._thread_count = wanted
     clock.pop(0)
-    machine._look()
+    machine._measure()
     assert machine.others == pytest.approx(others)
     return machine, slept
 
@@ -40,7 +40,7 @@ def test_decoding_takes_the_cores_that_are_free(monkeypatch, others, processors,
     machine.watch = lambda _: None
     machine.threads_are_set = False
     assert machine.threads(processors) == threads
-    assert slept == [others >= sharing.NOTICED]
+    assert slept == [others >= sharing.BUSY_CORES]
 
 
 def test_others_that_have_cores_of_their_own_change_nothing(monkeypatch):
@@ -55,7 +55,7 @@ def test_a_busy_machine_counts_as_quiet_again_only_when_others_take_clearly_less
         monkeypatch.setattr(
             Machine, "_read", staticmethod(lambda now=now, all_=everyone: (now, all_ + 0.7, 0.7))
         )
-        machine._look()
+        machine._measure()
         assert machine.busy is busy
 
 
@@ -146,7 +146,7 @@ def test_who_set_how_threads_wait_is_obeyed(monkeypatch):
         assert gnu_openmp() is None
         sleep = Sleep()
         sleep.set(on=True)
-        assert sleep._over is None
+        assert sleep._team_end is None
     finally:
         gnu_openmp.cache_clear()
 
@@ -155,5 +155,5 @@ def test_a_library_without_gnu_openmp_is_left_alone(monkeypatch):
     monkeypatch.setattr(sharing, "gnu_openmp", lambda: None)
     sleep = Sleep()
     sleep.set(on=True)
-    assert sleep._over is None
+    assert sleep._team_end is None
     assert isinstance(gnu_openmp(), ctypes.CDLL | None)

@@ -240,7 +240,7 @@ def test_an_evaluation_says_how_far_it_is_where_it_takes_long(
     regard, folders, tmp_path, monkeypatch
 ):
     (tmp_path / "my.txt").write_text("the cat sat on the mat\n" * 20)
-    monkeypatch.setattr(progress.Progress, "_left", lambda *_: "1:23")
+    monkeypatch.setattr(progress.Progress, "_time_left", lambda *_: "1:23")
     clock = iter(range(0, 10_000, 20))
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     for kind in ("generate", "fill"):

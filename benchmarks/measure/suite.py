@@ -22,7 +22,7 @@ from regard.errors import InputError
 from regard.inputs.text import learn
 from regard.models import BertConfig, GPTConfig, TransformerConfig
 from regard.recipes import recipe as recipes
-from regard.runtime.files import cleaned_up
+from regard.runtime.files import call_afterwards
 
 OURS, INT8, UNTAPPED = "Regard", "Regard int8", "Regard, not looking"
 VOCAB = 16_000
@@ -89,7 +89,7 @@ class Settings:
 def settings(*, quick: bool, data: Files | None = None) -> Iterator[Settings]:
     """Settings with a temporary folder that is removed afterwards."""
     temporary = tempfile.TemporaryDirectory(prefix="regard-bench-")
-    with temporary as folder, cleaned_up(temporary.cleanup):
+    with temporary as folder, call_afterwards(temporary.cleanup):
         yield Settings(Path(folder), quick, data)
 
 

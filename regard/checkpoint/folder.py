@@ -139,13 +139,13 @@ def write_folder(folder: Path, snapshot: Snapshot) -> None:
 
 
 def read(
-    folder: Path, known: Manifest | None = None, *, training: bool = False, config: bytes = b""
+    folder: Path, manifest: Manifest | None = None, *, training: bool = False, config: bytes = b""
 ) -> Snapshot:
     """Read a checkpoint; each file is read once and compared with the manifest meanwhile.
 
     Args:
         folder: One checkpoint folder.
-        known: Its manifest, if that was read already.
+        manifest: Its manifest, if that was read already.
         training: Also read the state for resuming. Otherwise `training` and `training_tensors` are
             empty, and only the sizes of their files are compared.
         config: The bytes of its `config.json`, if they were read already.
@@ -153,42 +153,42 @@ def read(
     Raises:
         Damaged: A file is missing, cut short or changed.
     """
-    manifest = known or read_manifest(folder)
+    manifest = manifest or read_manifest(folder)
     if training and TRAINING not in manifest.files:
         raise InputError(
             f"checkpoint {folder} holds no training state",
             fix="it can be used, but training cannot be resumed from it",
         )
     for name in () if training else manifest.files.keys() & FOR_RESUMING:
-        with _reading(folder, name):
+        with _report_damage(folder, name):
             _check_size(folder, manifest, name, (folder / name).stat().st_size)
-    described = _described(folder, manifest, config)
-    store = described.get(STORED, "fp32")
+    folder_config = _read_config(folder, manifest, config)
+    store = folder_config.get(STORED, "fp32")
     return Snapshot(
         step=manifest.step,
-        config=described,
-        weights=_tensors(folder, manifest, MODEL, store),
+        config=folder_config,
+        weights=_read_tensors(folder, manifest, MODEL, store),
         tokenizer=_read_parsed(folder, manifest, TOKENIZER, bytes.decode),
         recipe=_read_parsed(folder, manifest, RECIPE, bytes.decode),
-        training_tensors=_tensors(folder, manifest, TRAINING_TENSORS) if training else {},
+        training_tensors=_read_tensors(folder, manifest, TRAINING_TENSORS) if training else {},
         training=_read_parsed(folder, manifest, TRAINING, parse_json) if training else {},
         seen=verify_file(folder, manifest, SEEN) if SEEN in manifest.files else b"",
     )
 
 
-def read_tokenizer(folder: Path, known: Manifest | None = None, config: bytes = b"") -> str:
+def read_tokenizer(folder: Path, manifest: Manifest | None = None, config: bytes = b"") -> str:
     """The text of a checkpoint's `tokenizer.json`, compared with the manifest; no weights are read.
 
     Raises:
         Damaged: The file is missing, cut short or changed.
     """
-    manifest = known or read_manifest(folder)
-    _described(folder, manifest, config)
+    manifest = manifest or read_manifest(folder)
+    _read_config(folder, manifest, config)
     text: str = _read_parsed(folder, manifest, TOKENIZER, bytes.decode)
     return text
 
 
-def _described(folder: Path, manifest: Manifest, data: bytes = b"") -> dict[str, Any]:
+def _read_config(folder: Path, manifest: Manifest, data: bytes = b"") -> dict[str, Any]:
     """The contents of `config.json`; refuses a folder of another layout version."""
     config: dict[str, Any] = _read_parsed(folder, manifest, CONFIG, parse_json, data)
     if config.get("regard") != FORMAT:
@@ -209,10 +209,10 @@ def _read_parsed(
     try:
         return parse(data)
     except _PARSE_ERRORS as error:
-        raise _invalid(folder, name) from error
+        raise _invalid_contents(folder, name) from error
 
 
-def _tensors(
+def _read_tensors(
     folder: Path, manifest: Manifest, name: str, store: object = "fp32"
 ) -> dict[str, Tensor]:
     """The tensors of a file by name, converted to 32 bits if it stores them in fewer."""
@@ -220,33 +220,34 @@ def _tensors(
     from regard.runtime.tensors import TensorFile
 
     store = check_store(store, f'{folder / CONFIG}: "{STORED}"')
-    file, narrow = str(folder / name), store != "fp32"
-    with _compared(folder, manifest, name) as stream:
+    file, is_narrow = str(folder / name), store != "fp32"
+    with _open_compared(folder, manifest, name) as stream:
         tensor_file = TensorFile(stream, manifest.files[name].size)
-        if narrow:
+        if is_narrow:
             check_memory(f"{file}: its weights in 32 bits", 4 * tensor_file.numbers)
-        stored = tensor_file.read(wide=IN_16_BITS if narrow else ())
+        stored = tensor_file.read(wide=IN_16_BITS if is_narrow else ())
     try:
         tensors = from_stored(stored, store, file)
         aliases = json.loads(tensor_file.metadata.get("aliases", "{}"))
         tensors |= {alias: tensors[first] for alias, first in aliases.items()}
     except _PARSE_ERRORS as error:
-        raise _invalid(folder, name) from error
+        raise _invalid_contents(folder, name) from error
     return {key: tensors[key] for key in sorted(tensors)}
 
 
-def _invalid(folder: Path, name: str) -> Damaged:
+def _invalid_contents(folder: Path, name: str) -> Damaged:
+    """The error for a file whose checksum is right, but whose contents make no sense."""
     return Damaged(folder, name, "has invalid contents")
 
 
-class _Stored(Config):
+class _FileEntry(Config):
     """The manifest's entry for one file."""
 
     size: int = Field(ge=0)
     sha256: str
 
     @classmethod
-    def of(cls, data: bytes) -> _Stored:
+    def of(cls, data: bytes) -> _FileEntry:
         return cls(size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
@@ -254,7 +255,7 @@ class Manifest(Config):
     """The contents of `manifest.json`: the step, and size and checksum of each file."""
 
     step: int = Field(ge=0)
-    files: dict[str, _Stored]
+    files: dict[str, _FileEntry]
 
     def render(self) -> bytes:
         """The bytes of `manifest.json`, including the manifest's own checksum under "self".
@@ -273,7 +274,7 @@ def write_checkpoint(folder: Path, snapshot: Snapshot) -> None:
         files = {}
         for name, data in _pack_snapshot(snapshot):
             write_synced(temporary / name, data)
-            files[name] = _Stored.of(data)
+            files[name] = _FileEntry.of(data)
         write_synced(temporary / MANIFEST, Manifest(step=snapshot.step, files=files).render())
         sync(temporary)
         temporary.rename(folder)
@@ -283,17 +284,17 @@ def write_checkpoint(folder: Path, snapshot: Snapshot) -> None:
 def _pack_snapshot(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     """Yield names and bytes of a checkpoint's files one by one, so that only one is in memory."""
     yield CONFIG, to_json_bytes({"regard": FORMAT, **snapshot.config})
-    yield MODEL, _pack(snapshot.weights, snapshot.config.get(STORED, "fp32"))
+    yield MODEL, _pack_tensors(snapshot.weights, snapshot.config.get(STORED, "fp32"))
     yield TOKENIZER, snapshot.tokenizer.encode()
     yield RECIPE, snapshot.recipe.encode()
     if snapshot.seen:
         yield SEEN, snapshot.seen
     if snapshot.training or snapshot.training_tensors:
-        yield TRAINING_TENSORS, _pack(snapshot.training_tensors)
+        yield TRAINING_TENSORS, _pack_tensors(snapshot.training_tensors)
         yield TRAINING, to_json_bytes(snapshot.training)
 
 
-def _pack(tensors: Mapping[str, Tensor], store: object = "fp32") -> bytes:
+def _pack_tensors(tensors: Mapping[str, Tensor], store: object = "fp32") -> bytes:
     """Serialize tensors; a tensor with several names is stored once, under the first of them."""
     import safetensors.torch
 
@@ -329,8 +330,8 @@ def verify(folder: Path) -> None:
     """
     manifest = read_manifest(folder)
     for name in manifest.files:
-        with _compared(folder, manifest, name, keep=False):
-            pass  # `_compared` reads the rest of the file after the body
+        with _open_compared(folder, manifest, name, keep=False):
+            pass  # `_open_compared` reads the rest of the file after the body
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -340,16 +341,16 @@ def read_manifest(folder: Path) -> Manifest:
         Damaged: The manifest is missing or changed, or does not list a checkpoint's files.
         Misnamed: The folder is in a run and has the name of another step.
     """
-    with _reading(folder, MANIFEST):
-        written = read_regular(folder / MANIFEST, LARGEST[MANIFEST])
+    with _report_damage(folder, MANIFEST):
+        data = read_regular(folder / MANIFEST, LARGEST[MANIFEST])
     try:
-        content = parse_json(written)
+        content = parse_json(data)
         content.pop("self", None)
         manifest = Manifest.model_validate(content)
-        same = manifest.render() == written
+        is_unchanged = manifest.render() == data
     except ValueError as error:
         raise Damaged(folder, MANIFEST, "cannot be read") from error
-    if not same:
+    if not is_unchanged:
         raise Damaged(folder, MANIFEST, "checksum differs")
     if manifest.files.keys() - {SEEN} not in (FOR_USE, FOR_USE | FOR_RESUMING):
         raise Damaged(folder, MANIFEST, "does not list the files of a checkpoint")
@@ -381,21 +382,22 @@ def verify_file(folder: Path, manifest: Manifest, name: str, data: bytes = b"") 
         data: The file's bytes, if they were read already.
     """
     if not data:
-        with _compared(folder, manifest, name) as stream:
+        with _open_compared(folder, manifest, name) as stream:
             data = stream.read(manifest.files[name].size)
     else:
         _check_size(folder, manifest, name, len(data))
-        if _Stored.of(data) != manifest.files[name]:
+        if _FileEntry.of(data) != manifest.files[name]:
             raise Damaged(folder, name, "checksum differs")
     return data
 
 
 def _check_size(folder: Path, manifest: Manifest, name: str, size: int) -> None:
+    """Raises `Damaged` if a file does not have the size that the manifest records."""
     if size != (expected := manifest.files[name].size):
         raise Damaged(folder, name, f"{size} bytes instead of {expected}")
 
 
-class _Compared:
+class _HashingFile:
     """A file whose checksum is computed while it is read."""
 
     def __init__(self, file: BufferedReader) -> None:
@@ -415,9 +417,9 @@ class _Compared:
 
 
 @contextmanager
-def _compared(
+def _open_compared(
     folder: Path, manifest: Manifest, name: str, *, keep: bool = True
-) -> Iterator[_Compared]:
+) -> Iterator[_HashingFile]:
     """Open a file for the body of a `with` to read, and compare its checksum after the body.
 
     If the checksum differs, that is the error that is raised, even if the body failed as well: a
@@ -430,11 +432,11 @@ def _compared(
         keep: Whether the body keeps what it reads in memory; then too large a file is refused.
     """
     problem: Exception | None = None
-    with _reading(folder, name), open_regular(folder / name) as file:
+    with _report_damage(folder, name), open_regular(folder / name) as file:
         _check_size(folder, manifest, name, size := os.fstat(file.fileno()).st_size)
-        if keep and size > (most := LARGEST.get(name) or memory() or size):
-            raise Damaged(folder, name, f"{size:,} bytes, of which at most {most:,} are read")
-        stream = _Compared(file)
+        if keep and size > (limit := LARGEST.get(name) or memory() or size):
+            raise Damaged(folder, name, f"{size:,} bytes, of which at most {limit:,} are read")
+        stream = _HashingFile(file)
         try:
             yield stream
         except (*_PARSE_ERRORS, InputError) as error:
@@ -446,7 +448,7 @@ def _compared(
     if isinstance(problem, InputError):
         raise problem
     if problem is not None:
-        raise _invalid(folder, name) from problem
+        raise _invalid_contents(folder, name) from problem
 
 
 def is_sound(folder: Path) -> bool:
@@ -459,7 +461,7 @@ def is_sound(folder: Path) -> bool:
 
 
 @contextmanager
-def _reading(folder: Path, name: str) -> Iterator[None]:
+def _report_damage(folder: Path, name: str) -> Iterator[None]:
     """Turn errors of the file system, and files that are not regular, into `Damaged`."""
     try:
         yield
@@ -475,13 +477,13 @@ def _reading(folder: Path, name: str) -> Iterator[None]:
         raise Damaged(folder, name, error.strerror or str(error)) from error
 
 
-def check_tensors(file: str, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+def check_tensors(file: str, tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
     """Compares names, shapes and types of tensors with the expected ones.
 
     Args:
         file: Name of the file, for error messages.
         tensors: The tensors by name.
-        wanted: For each expected name a tensor of the right shape and type; values do not matter.
+        expected: For each expected name a tensor of the right shape and type; values do not matter.
 
     Raises:
         InputError: A tensor is missing or unknown, or its shape or type differs.
@@ -490,7 +492,7 @@ def check_tensors(file: str, tensors: Mapping[str, Tensor], wanted: Mapping[str,
     def outline(tensor: Tensor) -> str:
         return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
-    check_outlines(file, tensors, wanted, outline)
+    check_outlines(file, tensors, expected, outline)
 
 
 def check_outlines(
@@ -536,4 +538,5 @@ def parse_json(data: bytes) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
+    """Refuses NaN and Infinity, which Python's JSON parser would accept."""
     raise ValueError(f"{name} is not a JSON number")

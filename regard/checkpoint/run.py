@@ -53,21 +53,21 @@ from regard.checkpoint.folder import write_folder as write_folder
 from regard.config import checked
 from regard.errors import InputError
 from regard.runtime.files import (
-    beside,
-    not_written,
+    hidden_sibling,
     open_own,
     read_regular,
     refuse_link,
     remove,
     reporting,
     sync,
+    write_error,
     write_file,
 )
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_TRIES = 20
+_MAX_TRIES = 20
 """Most attempts to read a run whose checkpoints change while they are read."""
 
 _UNFINISHED = re.compile(r"\..+\.(tmp|old)-\d+")
@@ -75,7 +75,7 @@ _UNFINISHED = re.compile(r"\..+\.(tmp|old)-\d+")
 Result = TypeVar("Result")
 Attempt = Callable[[Path, Manifest | None], Result]
 """Reads or verifies a checkpoint; gets its folder and its manifest, if that was read already."""
-Known = Manifest | Damaged | None
+ManifestOrDamage = Manifest | Damaged | None
 """What reading a checkpoint's manifest gave; None if it was not read yet."""
 
 _logger = logging.getLogger(__name__)
@@ -151,9 +151,9 @@ def save(
         # Last: the old best must stay until a checkpoint that records the new best is in place.
         _prune(run, folder, keep, best, averaged_steps)
     except OSError as error:
-        whole = next((path.name for path in _checkpoints(run) if is_sound(path)), None)
-        state = f"checkpoint {whole} is whole" if whole else "there is no earlier checkpoint"
-        raise not_written(
+        intact = next((path.name for path in _checkpoints(run) if is_sound(path)), None)
+        state = f"checkpoint {intact} is whole" if intact else "there is no earlier checkpoint"
+        raise write_error(
             f"checkpoint {folder}", error, f"{state}; fix the cause, then continue with --resume"
         ) from error
     return folder
@@ -205,9 +205,9 @@ def to_resume(run: Path, changed_keys: Callable[[str, str], list[str]]) -> Snaps
     for message in messages:
         _logger.warning(message)
     if changed := changed_keys(snapshot.recipe, str(folder / RECIPE)):
-        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        rest = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise InputError(
-            f"--resume with another recipe: {', '.join(changed[:3])}{more} changed",
+            f"--resume with another recipe: {', '.join(changed[:3])}{rest} changed",
             fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
         )
     return snapshot
@@ -224,7 +224,7 @@ def read_chosen(path: Path, config: bytes = b"") -> Snapshot:
     def attempt(folder: Path, manifest: Manifest | None) -> Snapshot:
         return read(folder, manifest, config=config if folder == path else b"")
 
-    return _choose(path, attempt)[1]
+    return _find_and_read(path, attempt)[1]
 
 
 def read_chosen_tokenizer(path: Path, config: bytes = b"") -> str:
@@ -233,7 +233,7 @@ def read_chosen_tokenizer(path: Path, config: bytes = b"") -> str:
     def attempt(folder: Path, manifest: Manifest | None) -> str:
         return read_tokenizer(folder, manifest, config if folder == path else b"")
 
-    return _choose(path, attempt)[1]
+    return _find_and_read(path, attempt)[1]
 
 
 def find(path: Path) -> Path:
@@ -243,10 +243,10 @@ def find(path: Path) -> Path:
         path: A checkpoint folder, or a run. For a run it is the best checkpoint, or the newest
             sound one if no best is recorded or the best is damaged (then a warning is logged).
     """
-    return _choose(path, lambda folder, _: verify(folder))[0]
+    return _find_and_read(path, lambda folder, _: verify(folder))[0]
 
 
-def _choose(path: Path, attempt: Attempt[Result]) -> tuple[Path, Result]:
+def _find_and_read(path: Path, attempt: Attempt[Result]) -> tuple[Path, Result]:
     """The folder of the checkpoint to use, and the result of `attempt` on it.
 
     A training that is still running may delete a checkpoint while it is being read here. So if one
@@ -255,17 +255,17 @@ def _choose(path: Path, attempt: Attempt[Result]) -> tuple[Path, Result]:
     try:
         if (path / MANIFEST).is_file():
             return path, attempt(path, None)
-        for left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(_MAX_TRIES)):
             folders = _checkpoints(path)
             try:
                 if not folders:
-                    raise _nothing_to_load(path)
-                folder, result, messages = _first_sound(path, _preferred(folders), attempt)
+                    raise _no_checkpoint_error(path)
+                folder, result, messages = _first_sound(path, _by_preference(folders), attempt)
             except InputError:
-                if not left or _checkpoints(path) == folders:
+                if not tries_left or _checkpoints(path) == folders:
                     raise
                 continue
-            if not messages or not left or _checkpoints(path) == folders:
+            if not messages or not tries_left or _checkpoints(path) == folders:
                 break
     except PermissionError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
@@ -274,31 +274,31 @@ def _choose(path: Path, attempt: Attempt[Result]) -> tuple[Path, Result]:
     return folder, result
 
 
-def _preferred(folders: list[Path]) -> Iterator[tuple[Path, Known]]:
+def _by_preference(folders: list[Path]) -> Iterator[tuple[Path, ManifestOrDamage]]:
     """Yields checkpoints in the order in which they are tried, each with its manifest if known.
 
     First comes the best, as the newest checkpoint with an intact `training.json` records it, then
     all others, newest first. A checkpoint that records itself as the best may turn out to be
     damaged when it is read; so the records of older ones follow until one names another as best.
     """
-    known: dict[Path, Manifest] = {}
+    manifests: dict[Path, Manifest] = {}
     for folder in folders:
         try:
             manifest = _manifest_in_run(folder)
-            best = _best_known_to(folder, manifest)
+            best = _recorded_best(folder, manifest)
         except Damaged as problem:
             yield folder, problem
             continue
-        known[folder] = manifest
+        manifests[folder] = manifest
         if best is not None:
-            tried = folder.with_name(best.checkpoint)
-            yield tried, known.get(tried)
+            best_folder = folder.with_name(best.checkpoint)
+            yield best_folder, manifests.get(best_folder)
         if best is None or best.checkpoint != folder.name:
             break
-    yield from ((folder, known.get(folder)) for folder in folders)
+    yield from ((folder, manifests.get(folder)) for folder in folders)
 
 
-def _best_known_to(folder: Path, manifest: Manifest) -> Best | None:
+def _recorded_best(folder: Path, manifest: Manifest) -> Best | None:
     """The best checkpoint so far, as a checkpoint's `training.json` records it."""
     data = verify_file(folder, manifest, TRAINING)
     try:
@@ -331,7 +331,7 @@ def newest(path: Path) -> Path:
     if (path / MANIFEST).is_file():
         return path
     if not (folders := _checkpoints(path)):
-        raise _nothing_to_load(path)
+        raise _no_checkpoint_error(path)
     return folders[0]
 
 
@@ -339,7 +339,7 @@ def read_best(run: Path) -> Best | None:
     """The best checkpoint, as the newest readable one records it; None if there is none."""
     for folder in _checkpoints(run):
         with suppress(InputError):
-            return _best_known_to(folder, _manifest_in_run(folder))
+            return _recorded_best(folder, _manifest_in_run(folder))
     return None
 
 
@@ -393,14 +393,14 @@ class RunLock:
         with reporting(str(self.file), "nothing was changed"):
             while self._descriptor is None:
                 self.created = self._make_folder()
-                self._descriptor = self._take()
+                self._descriptor = self._take_lock()
             try:
                 for name in ("checkpoints", "tensorboard"):
                     refuse_link(self.run / name, folder=True)
                 refuse_link(self.run / "metrics.jsonl")
                 _remove_unfinished(self.run)
             except BaseException:
-                self._let_go()
+                self._release()
                 raise
         return self
 
@@ -423,7 +423,7 @@ class RunLock:
             return False
         return True
 
-    def _take(self) -> int | None:
+    def _take_lock(self) -> int | None:
         """Lock the file and return its descriptor.
 
         Returns:
@@ -439,7 +439,7 @@ class RunLock:
         try:
             # The kernel releases the lock when the process ends, however it ends.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_at(self.file, descriptor):
+            if not _is_same_file(self.file, descriptor):
                 os.close(descriptor)
                 return None
             os.ftruncate(descriptor, 0)
@@ -468,7 +468,8 @@ class RunLock:
         with contextlib.suppress(OSError):  # another process may already use the folder again
             self.run.rmdir()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
+        """Releases the lock, by closing its file."""
         assert self._descriptor is not None
         os.close(self._descriptor)
         self._descriptor = None
@@ -477,10 +478,10 @@ class RunLock:
         refused = isinstance(error, InputError) and self.created
         if refused and not (self.run / "metrics.jsonl").exists():
             self.remove()
-        self._let_go()
+        self._release()
 
 
-def _is_at(path: Path, descriptor: int) -> bool:
+def _is_same_file(path: Path, descriptor: int) -> bool:
     """Whether a path still refers to the file that was opened."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
@@ -490,14 +491,14 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 def _discard(folder: Path) -> None:
     """Remove a checkpoint. It is renamed first, so that its name never has an incomplete folder."""
-    old = beside(folder, "old")
-    shutil.rmtree(old, ignore_errors=True)
-    folder.rename(old)
-    shutil.rmtree(old, ignore_errors=True)
+    renamed = hidden_sibling(folder, "old")
+    shutil.rmtree(renamed, ignore_errors=True)
+    folder.rename(renamed)
+    shutil.rmtree(renamed, ignore_errors=True)
 
 
 def _first_sound(
-    run: Path, folders: Iterable[tuple[Path, Known]], attempt: Attempt[Result]
+    run: Path, folders: Iterable[tuple[Path, ManifestOrDamage]], attempt: Attempt[Result]
 ) -> tuple[Path, Result, list[str]]:
     """Tries checkpoints in order until one is not damaged.
 
@@ -508,13 +509,13 @@ def _first_sound(
         InputError: All are damaged.
     """
     damaged: dict[Path, str] = {}
-    for folder, known in folders:
+    for folder, manifest in folders:
         if folder in damaged:
             continue
         try:
-            if isinstance(known, Damaged):
-                raise known
-            result = attempt(folder, known)
+            if isinstance(manifest, Damaged):
+                raise manifest
+            result = attempt(folder, manifest)
         except Damaged as problem:
             damaged[folder] = (
                 f"checkpoint {folder.name} is damaged ({problem.file}: {problem.problem})"
@@ -528,7 +529,7 @@ def _first_sound(
     )
 
 
-def _nothing_to_load(path: Path) -> InputError:
+def _no_checkpoint_error(path: Path) -> InputError:
     """The error for a path without checkpoints; it says what is there instead."""
     fix = "name the folder given to `regard train -o`, or one of its checkpoints"
     if not path.exists():
@@ -538,8 +539,8 @@ def _nothing_to_load(path: Path) -> InputError:
     elif path.name == CHECKPOINTS and _checkpoints(path.parent):
         got, fix = "the checkpoints of a run", f"name the run: {path.parent}"
     elif (config := path / CONFIG).is_file():
-        ours = b'"regard"' in read_regular(config, LARGEST[CONFIG])
-        got = "a checkpoint without its manifest" if ours else "a Hugging Face folder, it seems"
+        is_own = b'"regard"' in read_regular(config, LARGEST[CONFIG])
+        got = "a checkpoint without its manifest" if is_own else "a Hugging Face folder, it seems"
     elif (path / CHECKPOINTS).is_dir() or (path / RECIPE).is_file():
         got = "a run without a checkpoint yet"
         fix = "wait for its first one, or continue with `regard train ... --resume`"
@@ -573,12 +574,12 @@ def _prune(
     for folder in _checkpoints(run):
         if int(folder.name) > int(saved.name):
             continue
-        whole = folder == saved or (kept_count < keep and is_sound(folder))
-        wanted = whole or kept_count < keep or (best is not None and folder.name == best.checkpoint)
-        kept_count += whole
+        sound = folder == saved or (kept_count < keep and is_sound(folder))
+        keeps = sound or kept_count < keep or (best is not None and folder.name == best.checkpoint)
+        kept_count += sound
         if averaged_steps is not None and averaged_steps.holds(folder) and to_average > 0:
             to_average -= 1
-        elif not wanted:
+        elif not keeps:
             _discard(folder)
 
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.kernels.int8 import in_rows
+from regard.kernels.int8 import quantise_rows
 from regard.runtime.device import check_memory
 
 STORES = ("fp32", "fp16", "int8")
@@ -33,7 +33,7 @@ SMALLEST = 2048
 """Least number of elements of a matrix that is stored in 8 bits."""
 SCALES = ".scales"
 """Suffix of the name under which a matrix's scales are stored."""
-AT_ONCE = 2**14
+ELEMENTS_AT_ONCE = 2**14
 """Elements that are scaled at a time; a buffer that small can be reused by malloc."""
 
 
@@ -74,15 +74,16 @@ def to_stored(tensors: Mapping[str, Tensor], store: str) -> dict[str, Tensor]:
                 f"{name}", got="numbers that are not finite", expected="finite weights"
             )
         elif store == "fp16":
-            stored[name] = _in_16_bits(name, tensor)
+            stored[name] = _to_16_bits(name, tensor)
         elif tensor.dim() == 2 and tensor.numel() >= SMALLEST:
-            stored[name], stored[name + SCALES] = in_rows(tensor, STEPS)
+            stored[name], stored[name + SCALES] = quantise_rows(tensor, STEPS)
         else:
             stored[name] = tensor
     return stored
 
 
-def _in_16_bits(name: str, tensor: Tensor) -> Tensor:
+def _to_16_bits(name: str, tensor: Tensor) -> Tensor:
+    """The tensor in 16 bits; raises InputError if a number is too large for them."""
     small = tensor.half()
     if not small.isfinite().all():
         raise InputError(
@@ -110,19 +111,19 @@ def from_stored(tensors: dict[str, Tensor], store: str, file: str) -> dict[str, 
         return tensors
     needed = sum(4 * tensor.numel() for tensor in tensors.values())
     check_memory(f"{file}: its weights in 32 bits", needed)
-    scales = {name: tensors.pop(name) for name in list(tensors) if _belongs(name, tensors)}
-    whole: dict[str, Tensor] = {}
+    scales = {name: tensors.pop(name) for name in list(tensors) if _is_scales(name, tensors)}
+    wide_tensors: dict[str, Tensor] = {}
     for name in sorted(tensors, key=lambda name: -tensors[name].numel()):
         tensor = tensors.pop(name)
         if tensor.dtype == torch.int8 and store == "int8":
             tensor = _dequantise(tensor, _scales_of(name, tensor, scales, file))
         elif tensor.dtype == torch.float16:
             tensor = tensor.float()
-        whole[name] = _finite(tensor, name, file)
-    return whole
+        wide_tensors[name] = _check_finite(tensor, name, file)
+    return wide_tensors
 
 
-def _belongs(name: str, tensors: Mapping[str, Tensor]) -> bool:
+def _is_scales(name: str, tensors: Mapping[str, Tensor]) -> bool:
     """Whether a tensor holds the scales of an int8 matrix."""
     matrix = tensors.get(name.removesuffix(SCALES)) if name.endswith(SCALES) else None
     return matrix is not None and matrix.dtype == torch.int8
@@ -147,14 +148,15 @@ def _scales_of(name: str, matrix: Tensor, tensors: Mapping[str, Tensor], file: s
 def _dequantise(matrix: Tensor, scales: Tensor) -> Tensor:
     """Computes s · q, a few rows at a time, because PyTorch first converts q to 32 bits."""
     result = torch.empty(matrix.shape)
-    rows = max(1, AT_ONCE // max(1, matrix.shape[1]))
+    rows = max(1, ELEMENTS_AT_ONCE // max(1, matrix.shape[1]))
     parts = (torch.split(tensor, rows) for tensor in (matrix, scales, result))
     for q, s, out in zip(*parts, strict=True):
         torch.mul(q, s[:, None], out=out)
     return result
 
 
-def _finite(tensor: Tensor, name: str, file: str) -> Tensor:
+def _check_finite(tensor: Tensor, name: str, file: str) -> Tensor:
+    """Returns the tensor; raises InputError if it holds NaN or infinity."""
     # aminmax allocates nothing of the tensor's size, and gives NaN if any number is NaN.
     ends = tensor.aminmax() if tensor.is_floating_point() and tensor.numel() else ()
     if not all(end.isfinite() for end in ends):

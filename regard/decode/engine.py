@@ -198,26 +198,27 @@ def prepare(
         openings = [(config.forced_begin, *opening) for opening in openings]
     forced_end = -1 if config.forced_end is None else config.forced_end
     check_count("prefixes", openings, count=count)
-    before = [()] * count if prompts is None else [tuple(tokens) for tokens in prompts]
-    check_count("prompts", before, count=count)
+    prompt_tokens = [()] * count if prompts is None else [tuple(tokens) for tokens in prompts]
+    check_count("prompts", prompt_tokens, count=count)
     if prompts is not None:
-        check_prompts(model, before)
+        check_prompts(model, prompt_tokens)
     keys = options.get("keys")
-    keys = sampling_keys(source, [*zip(before, openings, strict=True)]) if keys is None else keys
+    if keys is None:
+        keys = sampling_keys(source, [*zip(prompt_tokens, openings, strict=True)])
     check_count("keys", keys, count=count)
-    max_lengths = max_lengths_of(config, options.get("max_lengths"), count)
+    max_lengths = choose_max_lengths(config, options.get("max_lengths"), count)
     requests = [
         Request(
             number,
             prefix,
-            clip_to_limit(options.get("limit"), wanted, len(prompt) + len(prefix) - counted),
+            clip_to_limit(options.get("limit"), max_length, len(prompt) + len(prefix) - counted),
             key,
             prompt,
             counted=counted,
             forced_end=forced_end,
         )
-        for number, (prompt, prefix, wanted, key) in enumerate(
-            zip(before, openings, max_lengths, keys, strict=True)
+        for number, (prompt, prefix, max_length, key) in enumerate(
+            zip(prompt_tokens, openings, max_lengths, keys, strict=True)
         )
     ]
     return run(model, source, requests, symbols, config, options)
@@ -250,14 +251,14 @@ def run(
     rows = len(requests) if memory is None else 1
     capacity = length + max(map(len, prompts))
     state = model.start(cast("MemoryT", memory), rows, capacity)  # None where there is no encoder
-    kind = BeamSearch if config.beam > 1 else Sampling
-    search: Search = kind(requests, symbols, config, options.get("forbidden"))
+    search_class = BeamSearch if config.beam > 1 else Sampling
+    search: Search = search_class(requests, symbols, config, options.get("forbidden"))
     ids = torch.full((len(requests),), symbols.begin, device=device)
     for index in range(length):
         with free_cores():
             if index == 0 and prompts[0]:
-                given = Ragged.of(prompts).to(device)
-                logits = cast("Prompted[StateT]", model).read(given, state, tap)
+                prompt_ids = Ragged.of(prompts).to(device)
+                logits = cast("Prompted[StateT]", model).read(prompt_ids, state, tap)
             else:
                 logits = model.step(ids, state, tap)
             if tap is not None:
@@ -295,7 +296,7 @@ def make_step(index: int, choice: Choice, search: Search) -> Step:
     )
 
 
-def max_lengths_of(
+def choose_max_lengths(
     config: DecodeConfig, max_lengths: Sequence[int] | None, count: int
 ) -> Sequence[int]:
     """The maximum number of tokens of each output: `max_length` if set, else `max_lengths`."""
@@ -308,23 +309,23 @@ def max_lengths_of(
     return max_lengths or ()
 
 
-def clip_to_limit(limit: int | None, wanted: int, given: int) -> int:
+def clip_to_limit(limit: int | None, requested_length: int, used_positions: int) -> int:
     """The maximum output length of one sequence, in a model with `limit` positions.
 
     Args:
         limit: The maximum number of tokens that the model has positions for; None: any number.
-        wanted: The maximum output length that was asked for.
-        given: Number of tokens of prompt and prefix, which take positions, too.
+        requested_length: The maximum output length that was asked for.
+        used_positions: Number of tokens of prompt and prefix, which take positions, too.
     """
     if limit is None:
-        return wanted
-    if given >= limit:
+        return requested_length
+    if used_positions >= limit:
         raise InputError(
             "prefix",
-            got=f"{given} tokens",
+            got=f"{used_positions} tokens",
             expected=f"fewer than {limit}, the model's maximum length",
         )
-    return min(wanted, limit - given)
+    return min(requested_length, limit - used_positions)
 
 
 def sampling_keys(
@@ -344,10 +345,10 @@ def sampling_keys(
     return [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
 
 
-def check_count(what: str, given: Sequence[object], count: int) -> None:
+def check_count(what: str, items: Sequence[object], count: int) -> None:
     """Raises InputError unless there is one item for each sequence."""
-    if len(given) != count:
-        raise InputError(what, got=len(given), expected=f"one for each of {count} sentences")
+    if len(items) != count:
+        raise InputError(what, got=len(items), expected=f"one for each of {count} sentences")
 
 
 def check_prompts(model: object, prompts: Sequence[tuple[int, ...]]) -> None:

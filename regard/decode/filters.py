@@ -44,8 +44,8 @@ class Symbols:
     def with_overrides(self, config: DecodeConfig) -> Symbols:
         """These symbols, with `begin` and `ends` replaced where the config sets them."""
         begin = self.begin if config.begin is None else config.begin
-        end, *others = config.ends or (self.end, *self.other_ends)
-        return replace(self, begin=begin, end=end, other_ends=tuple(others))
+        end, *other_ends = config.ends or (self.end, *self.other_ends)
+        return replace(self, begin=begin, end=end, other_ends=tuple(other_ends))
 
 
 def repetition_penalty(scores: Tensor, history: Tensor, penalty: float) -> Tensor:
@@ -61,8 +61,8 @@ def repetition_penalty(scores: Tensor, history: Tensor, penalty: float) -> Tenso
     """
     # Replace padding by the row's last token, which is never padding; a duplicate has no effect.
     history = torch.where(history == NO_TOKEN, history[:, -1:], history)
-    seen = scores.gather(1, history)  # (rows, length)
-    return scores.scatter(1, history, torch.where(seen < 0, seen * penalty, seen / penalty))
+    before = scores.gather(1, history)  # (rows, length)
+    return scores.scatter(1, history, torch.where(before < 0, before * penalty, before / penalty))
 
 
 def no_repeat_ngram(scores: Tensor, history: Tensor, size: int) -> Tensor:
@@ -78,8 +78,8 @@ def no_repeat_ngram(scores: Tensor, history: Tensor, size: int) -> Tensor:
         return scores
     runs = history.unfold(1, size, 1)  # (rows, runs, size)
     opening = history[:, length + 1 - size :]  # (rows, size - 1): the next n-gram's beginning
-    same = (runs[..., :-1] == opening[:, None]).all(-1) & (runs[..., -1] != NO_TOKEN)
-    row, run = same.nonzero(as_tuple=True)
+    matches = (runs[..., :-1] == opening[:, None]).all(-1) & (runs[..., -1] != NO_TOKEN)
+    row, run = matches.nonzero(as_tuple=True)
     return scores.index_put((row, runs[row, run, -1]), scores.new_tensor(MINUS_INF))
 
 
@@ -112,8 +112,8 @@ def temperature(scores: Tensor, value: float) -> Tensor:
 
 def top_k(scores: Tensor, count: int) -> Tensor:
     """Keeps the `count` most likely tokens, and those that tie with the last of them."""
-    last = scores.topk(min(count, scores.shape[1])).values[:, -1:]
-    return scores.masked_fill(scores < last, MINUS_INF)
+    threshold = scores.topk(min(count, scores.shape[1])).values[:, -1:]
+    return scores.masked_fill(scores < threshold, MINUS_INF)
 
 
 def top_p(scores: Tensor, mass: float) -> Tensor:
@@ -149,7 +149,7 @@ def constrain(
         config: The settings of the filters.
         symbols: The end symbols and the banned tokens.
     """
-    given = scores
+    unfiltered = scores
     if config.repetition_penalty != 1:
         scores = repetition_penalty(scores, history, config.repetition_penalty)
     if config.no_repeat_ngram:
@@ -157,7 +157,7 @@ def constrain(
     banned = (*symbols.banned, *config.banned)
     if banned or early is not None:
         scores = ban(scores, banned, symbols.ends, early)
-    return scores if scores is given else allow_end_if_stuck(scores, given, symbols.ends)
+    return scores if scores is unfiltered else allow_end_if_stuck(scores, unfiltered, symbols.ends)
 
 
 def filter_for_sampling(scores: Tensor, config: DecodeConfig) -> Tensor:

@@ -37,8 +37,8 @@ def decode_many(
         order, size = list(range(len(lengths))), max(1, len(lengths))
     hypotheses: dict[int, list[Hypothesis]] = {}
     for start in range(0, len(order), size):
-        part = order[start : start + size]
-        hypotheses |= dict(zip(part, decode_some(part), strict=True))
+        batch = order[start : start + size]
+        hypotheses |= dict(zip(batch, decode_some(batch), strict=True))
         if on_progress is not None:
-            on_progress(len(part))
+            on_progress(len(batch))
     return [hypotheses[index] for index in range(len(lengths))]

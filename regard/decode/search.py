@@ -152,9 +152,10 @@ class RunningRows:
     @property
     def forced(self) -> list[int]:
         """For each sequence, the token that is forced at this step; -1: none."""
-        return [self._forced(request) for request in self.requests]
+        return [self._forced_token(request) for request in self.requests]
 
-    def _forced(self, request: Request) -> int:
+    def _forced_token(self, request: Request) -> int:
+        """The token that a sequence must take at this step; -1: none."""
         if not self.free(request):
             return request.prefix[self.length]
         return request.forced_end if self.full(request) else -1
@@ -171,10 +172,10 @@ class RunningRows:
         """Repeats values given per sequence, so that there is one per row."""
         return [value for value in values for _ in range(self.width)]
 
-    def filtered(self, scores: Tensor, config: DecodeConfig, symbols: Symbols) -> Tensor:
+    def filter_scores(self, scores: Tensor, config: DecodeConfig, symbols: Symbols) -> Tensor:
         """Scores (rows, vocab) after the filters common to all searches (see `constrain`)."""
         device, early = scores.device, None
-        waits = [chosen < config.min_length for chosen in self.chosen]
+        waits = [count < config.min_length for count in self.chosen]
         if any(waits):
             early = torch.tensor(self.per_row(waits), device=device)
         reads_history = config.repetition_penalty != 1 or config.no_repeat_ngram
@@ -182,21 +183,22 @@ class RunningRows:
         return constrain(scores, history, early, config, symbols)
 
     def _parents(self, row: int) -> list[int]:
+        """For each token of a row so far, the row of that step's batch that it came from."""
         return self.tokens_and_parents[1, row, self.prompt_width :][: self.length].tolist()
 
     def history(self, row: int) -> list[int]:
         """The tokens of a row so far, its prompt or begin symbol included."""
         return [token for token in self.inputs[row].tolist() if token != NO_TOKEN]
 
-    def hypothesis(self, last: Branch, *, ended: bool) -> Hypothesis:
+    def hypothesis(self, branch: Branch, *, ended: bool) -> Hypothesis:
         """Makes a hypothesis of a row and its last token."""
-        row, length = last.parent, self.length
+        row, length = branch.parent, self.length
         request = self.requests[row // self.width]
         ids = self.generated[row].tolist()
         return Hypothesis(
-            ids=tuple(ids if ended else [*ids, last.token]),
-            logprob=last.logprob,
-            score=last.total / (length + 1 - request.uncounted) ** self.length_penalty,
+            ids=tuple(ids if ended else [*ids, branch.token]),
+            logprob=branch.logprob,
+            score=branch.total / (length + 1 - request.uncounted) ** self.length_penalty,
             finished=ended,
             # At the first step the model's batch has one row per sequence.
             rows=(*self._parents(row), row if length else row // self.width),
@@ -266,7 +268,7 @@ class Search(ABC):
         """The rows to show while decoding continues."""
 
     @abstractmethod
-    def continued(self) -> Sequence[bool]:
+    def continued_flags(self) -> Sequence[bool]:
         """For each row, whether it is still continued."""
 
     def stable_prefixes(self) -> list[tuple[int, ...]]:
@@ -275,16 +277,17 @@ class Search(ABC):
         They are the common prefix of all hypotheses that may still become its best: the running
         ones and the best finished one.
         """
-        running, goes_on = self.running, self.continued()
+        running, continued = self.running, self.continued_flags()
         rows, width = running.generated.tolist(), running.width
         prefixes = []
         for index, request in enumerate(running.requests):
-            here = range(index * width, (index + 1) * width)
-            ways = [rows[row] for row in here if goes_on[row]]
+            sequence_rows = range(index * width, (index + 1) * width)
+            hypotheses = [rows[row] for row in sequence_rows if continued[row]]
             if self.hypotheses[request.number]:
-                ways.append(list(min(self.hypotheses[request.number], key=by_score).ids))
-            alike = takewhile(lambda column: len(set(column)) == 1, zip(*ways, strict=False))
-            prefixes.append(tuple(column[0] for column in alike))
+                hypotheses.append(list(min(self.hypotheses[request.number], key=by_score).ids))
+            columns = zip(*hypotheses, strict=False)  # the tokens of all at each position
+            common = takewhile(lambda column: len(set(column)) == 1, columns)
+            prefixes.append(tuple(column[0] for column in common))
         return prefixes
 
 
@@ -298,7 +301,7 @@ class Sampling(Search):
         requests, config = self.running.requests, self.config
         self.open = [True] * (len(requests) * config.n_best)
         self.generators = {
-            request.number: [seeded(config.seed, request.key, i) for i in range(config.n_best)]
+            request.number: [generator(config.seed, request.key, i) for i in range(config.n_best)]
             for request in requests
         }
 
@@ -307,40 +310,41 @@ class Sampling(Search):
         running = self.running
         log_probs = logits.float().log_softmax(dim=1)  # (rows, vocab)
         # As in transformers, greedy and sampling filter logits, beam search log-probabilities.
-        scores = running.filtered(logits.float(), self.config, self.symbols)
+        scores = running.filter_scores(logits.float(), self.config, self.symbols)
         forced = running.per_row(running.forced)
         free = [row for row, token in enumerate(forced) if token < 0]
-        drawn = self._pick(scores, free)
-        while self.forbidden is not None and (again := self._refused(drawn, free)):
+        drawn = self._pick_tokens(scores, free)
+        while self.forbidden is not None and (rejected := self._find_forbidden(drawn, free)):
             # Drawing again without the forbidden token is drawing from the other tokens.
             ruled_out = scores.clone()
-            ruled_out[again, drawn[again]] = MINUS_INF
+            ruled_out[rejected, drawn[rejected]] = MINUS_INF
             scores = allow_end_if_stuck(ruled_out, scores, self.symbols.ends)
             # Without an end symbol, a row may have no other token left: it keeps the last one.
-            free = [row for row in again if scores[row].amax() > MINUS_INF]
-            drawn[free] = self._pick(scores, free)[free] if free else drawn[free]
-        frees = running.per_row([*map(running.free, running.requests)])
+            free = [row for row in rejected if scores[row].amax() > MINUS_INF]
+            drawn[free] = self._pick_tokens(scores, free)[free] if free else drawn[free]
+        past_prefix = running.per_row([*map(running.free, running.requests)])
         tokens = [
-            new if fixed < 0 else fixed for new, fixed in zip(drawn.tolist(), forced, strict=True)
+            free_token if forced_token < 0 else forced_token
+            for free_token, forced_token in zip(drawn.tolist(), forced, strict=True)
         ]
         column = torch.tensor(tokens, device=logits.device)[:, None]
         branches, gained = [], log_probs.gather(1, column)[:, 0].tolist()
         check_finite(gained)
         for row, gain in enumerate(gained):
-            total = running.total[row] + (gain if frees[row] else 0.0)
+            total = running.total[row] + (gain if past_prefix[row] else 0.0)
             branch = Branch(row, tokens[row], running.logprob[row] + gain, total)
-            branches.append(self._taken(branch, free=frees[row]))
-        return self._move(branches)
+            branches.append(self._finish_if_ended(branch, free=past_prefix[row]))
+        return self._make_choice(branches)
 
-    def _pick(self, scores: Tensor, rows: Sequence[int]) -> Tensor:
+    def _pick_tokens(self, scores: Tensor, rows: Sequence[int]) -> Tensor:
         """(rows, vocab) -> (rows,): a token for each row; random numbers are drawn for `rows`."""
         if self.config.sample:
-            return self._sample(scores, rows)
+            return self._sample_tokens(scores, rows)
         if scores.is_cpu:  # the first of the largest, as in PyTorch, in a tenth of the time
             return torch.from_numpy(scores.numpy().argmax(axis=1))
         return scores.argmax(dim=1)
 
-    def _refused(self, drawn: Tensor, rows: Sequence[int]) -> list[int]:
+    def _find_forbidden(self, drawn: Tensor, rows: Sequence[int]) -> list[int]:
         """The unfinished rows among `rows` whose token is forbidden; an end never is."""
         assert self.forbidden is not None
         tokens = drawn.tolist()
@@ -356,11 +360,11 @@ class Sampling(Search):
         """The unfinished rows."""
         return [row for row, open_ in enumerate(self.open) if open_]
 
-    def continued(self) -> Sequence[bool]:
+    def continued_flags(self) -> Sequence[bool]:
         """The unfinished samples."""
         return self.open
 
-    def _taken(self, branch: Branch, *, free: bool) -> Branch:
+    def _finish_if_ended(self, branch: Branch, *, free: bool) -> Branch:
         """Stores the hypothesis if this token ends it; returns the branch to continue with."""
         row, running = branch.parent, self.running
         request = running.requests[row // running.width]
@@ -372,18 +376,19 @@ class Sampling(Search):
         # Its tokens are ignored meanwhile.
         return branch if self.open[row] else branch._replace(token=self.symbols.pad)
 
-    def _move(self, branches: Sequence[Branch]) -> Choice:
+    def _make_choice(self, branches: Sequence[Branch]) -> Choice:
+        """Drops the sequences whose rows are all finished, and continues the rows of the others."""
         running, width = self.running, self.running.width
-        going = [any(self.open[row : row + width]) for row in range(0, len(branches), width)]
-        over = [r.number for r, goes in zip(running.requests, going, strict=True) if not goes]
-        rows = [row for row, goes in enumerate(running.per_row(going)) if goes]
+        is_open = [any(self.open[row : row + width]) for row in range(0, len(branches), width)]
+        finished = [r.number for r, goes in zip(running.requests, is_open, strict=True) if not goes]
+        rows = [row for row, goes in enumerate(running.per_row(is_open)) if goes]
         self.open = [self.open[row] for row in rows]
-        keep = [index for index, goes in enumerate(going) if goes]
+        keep = [index for index, goes in enumerate(is_open) if goes]
         parents, ids = running.follow([branches[row] for row in rows], keep)
-        best_first = {number: sorted(self.hypotheses[number], key=by_score) for number in over}
+        best_first = {number: sorted(self.hypotheses[number], key=by_score) for number in finished}
         return Choice(parents, ids, tuple(best_first.items()))
 
-    def _sample(self, scores: Tensor, rows: Sequence[int]) -> Tensor:
+    def _sample_tokens(self, scores: Tensor, rows: Sequence[int]) -> Tensor:
         """(rows, vocab) -> (rows,): the token at which the cumulative probability exceeds u.
 
         u is 0 for the rows that are not among `rows`, or are finished: they need no random number.
@@ -423,7 +428,7 @@ class BeamSearch(Search):
         """Takes one step for all beams of all sequences with one top-k."""
         running, width, vocab = self.running, self.running.width, logits.shape[1]
         log_probs = logits.float().log_softmax(dim=1)  # (rows, vocab)
-        ranked = running.filtered(log_probs, self.config, self.symbols)
+        ranked = running.filter_scores(log_probs, self.config, self.symbols)
         forced = running.forced
         if max(forced) >= 0:
             ranked = force(ranked, torch.tensor(running.per_row(forced), device=logits.device))
@@ -431,31 +436,33 @@ class BeamSearch(Search):
         sums = log_probs + before if ranked is log_probs else ranked.add_(before)
         # Enough for `width` unfinished ones, even if every beam's end symbols are among the best.
         count = max(2, 1 + len(self.symbols.ends)) * width
-        totals, index = self._best(sums.view(-1, width * vocab), min(count, width * vocab))
+        sums = sums.view(-1, width * vocab)  # (sequences, width · vocab)
+        totals, index = self._best_continuations(sums, min(count, width * vocab))
         gained = log_probs.view(-1, width * vocab).gather(1, index)
         candidates = [*zip(totals.tolist(), index.tolist(), gained.tolist(), strict=True)]
-        check_finite([first for (first, *_), _, _ in candidates])
+        check_finite([best_total for (best_total, *_), _, _ in candidates])
 
-        going, keep, done = [], [], []
-        for i, (request, best_of_it) in enumerate(zip(running.requests, candidates, strict=True)):
-            branches = self._sort_out(request, self._branches(i * width, vocab, *best_of_it))
-            if self._over(request, branches[0].total):
+        running_branches, keep, done = [], [], []
+        for i, request in enumerate(running.requests):
+            branches = self._make_branches(i * width, vocab, *candidates[i])
+            branches = self._store_ended(request, branches)
+            if self._is_finished(request, branches[0].total):
                 done.append((request.number, self.hypotheses[request.number][: self.config.n_best]))
             else:
                 keep.append(i)
-                going += branches
-        rows, ids = running.follow(going, keep)
+                running_branches += branches
+        rows, ids = running.follow(running_branches, keep)
         return Choice(rows, ids, tuple(done))
 
     def best_rows(self) -> list[int]:
         """The row of the best beam of each sequence."""
         return list(range(0, len(self.running.total), self.running.width))
 
-    def continued(self) -> Sequence[bool]:
+    def continued_flags(self) -> Sequence[bool]:
         """The beams that can still be continued."""
         return [total > MINUS_INF for total in self.running.total]
 
-    def _best(self, sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    def _best_continuations(self, sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """The best allowed continuations of each sequence (see `best`): (sequences, count) each.
 
         Args:
@@ -463,14 +470,14 @@ class BeamSearch(Search):
             count: How many of them.
         """
         totals, index = best(sums, count)
-        while refused := self._refused(totals, index, sums.shape[1] // self.running.width):
+        while forbidden := self._find_forbidden(totals, index, sums.shape[1] // self.running.width):
             sums = sums.clone()
-            for row, at in refused:
+            for row, at in forbidden:
                 sums[row, at] = MINUS_INF
             totals, index = best(sums, count)
         return totals, index
 
-    def _refused(self, totals: Tensor, index: Tensor, vocab: int) -> list[tuple[int, int]]:
+    def _find_forbidden(self, totals: Tensor, index: Tensor, vocab: int) -> list[tuple[int, int]]:
         """The forbidden ones among the best continuations; an end or a forced token never is.
 
         Args:
@@ -496,13 +503,13 @@ class BeamSearch(Search):
             and self.forbidden(histories[number * running.width + at // vocab], at % vocab)
         ]
 
-    def _branches(
-        self, first: int, vocab: int, totals: list[float], index: list[int], gained: list[float]
+    def _make_branches(
+        self, first_row: int, vocab: int, totals: list[float], index: list[int], gained: list[float]
     ) -> list[Branch]:
-        """The candidates of a sequence whose first row is `first`, best first.
+        """The candidates of a sequence with the first row `first_row`, best first.
 
         Args:
-            first: The sequence's first row.
+            first_row: The sequence's first row.
             vocab: Size of the vocabulary.
             totals: The ranking sums of the candidates.
             index: Their indices in the flattened scores (width · vocab).
@@ -511,26 +518,27 @@ class BeamSearch(Search):
         logprob = self.running.logprob
         branches = []
         for total, at, gain in zip(totals, index, gained, strict=True):
-            row = first + at // vocab
+            row = first_row + at // vocab
             branches.append(Branch(row, at % vocab, logprob[row] + gain, total))
         return branches
 
-    def _sort_out(self, request: Request, branches: Sequence[Branch]) -> list[Branch]:
+    def _store_ended(self, request: Request, branches: Sequence[Branch]) -> list[Branch]:
         """Stores ended branches among the first `width`; returns the first `width` others."""
         running, width = self.running, self.running.width
         free, full = running.free(request), running.full(request)
-        going, stopped = [], []
+        running_branches, stopped = [], []
         for rank, branch in enumerate(branches):
             ended = free and branch.token in self.symbols.ends
             if not (ended or full):
-                going.append(branch)
+                running_branches.append(branch)
                 continue
             stopped.append(branch._replace(total=MINUS_INF))
             if rank < width and branch.total > MINUS_INF:
-                self._collect(request, running.hypothesis(branch, ended=ended))
-        return [*going, *stopped][:width]  # if too few continue, fill up with totals of -inf
+                self._store_hypothesis(request, running.hypothesis(branch, ended=ended))
+        # If too few continue, fill up with branches whose total is -inf.
+        return [*running_branches, *stopped][:width]
 
-    def _collect(self, request: Request, arrival: Hypothesis) -> None:
+    def _store_hypothesis(self, request: Request, arrival: Hypothesis) -> None:
         """Adds a finished hypothesis to the `width` best ones of its sequence."""
         hypotheses, width = self.hypotheses[request.number], self.running.width
         if len(hypotheses) < width or arrival.score > hypotheses[-1].score:
@@ -538,7 +546,7 @@ class BeamSearch(Search):
             hypotheses.sort(key=by_score)
             del hypotheses[width:]
 
-    def _over(self, request: Request, leader: float) -> bool:
+    def _is_finished(self, request: Request, leader: float) -> bool:
         """Whether the sequence is finished: no beam can continue, or the stopping rule applies.
 
         Args:
@@ -584,8 +592,8 @@ def best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     values, index = shortlist(scores, min(count + 1, scores.shape[1]))
     tied = [row for row, row_values in enumerate(values.tolist()) if _has_ties(row_values)]
     if tied:
-        again = scores[tied].sort(dim=1, descending=True, stable=True)
-        values[tied], index[tied] = (tensor[:, : values.shape[1]] for tensor in again)
+        sorted_scores = scores[tied].sort(dim=1, descending=True, stable=True)
+        values[tied], index[tied] = (tensor[:, : values.shape[1]] for tensor in sorted_scores)
     return values[:, :count], index[:, :count]
 
 
@@ -605,10 +613,11 @@ def shortlist(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if blocks <= 2 * count:
         return scores.topk(count)
     last = blocks * BLOCK
-    inside = scores[:, :last].view(rows, blocks, BLOCK)
-    ahead = inside.amax(dim=2).topk(count).indices[..., None]  # (rows, count, 1)
-    indices = (ahead * BLOCK + torch.arange(BLOCK, device=scores.device)).flatten(1)
-    finalists = inside.gather(1, ahead.expand(-1, -1, BLOCK)).flatten(1)  # (rows, count · BLOCK)
+    block_scores = scores[:, :last].view(rows, blocks, BLOCK)
+    best_blocks = block_scores.amax(dim=2).topk(count).indices[..., None]  # (rows, count, 1)
+    indices = (best_blocks * BLOCK + torch.arange(BLOCK, device=scores.device)).flatten(1)
+    finalists = block_scores.gather(1, best_blocks.expand(-1, -1, BLOCK))
+    finalists = finalists.flatten(1)  # (rows, count · BLOCK)
     if last < width:  # the incomplete last block is always included
         last_block = torch.arange(last, width, device=scores.device).expand(rows, -1)
         indices = torch.cat((indices, last_block), dim=1)
@@ -625,7 +634,7 @@ def force(scores: Tensor, tokens: Tensor) -> Tensor:
     return scores
 
 
-def seeded(seed: int, key: int, sample: int) -> Random:
+def generator(seed: int, key: int, sample: int) -> Random:
     """The random generator of one sample of one sequence, independent of the batch."""
     digest = hashlib.sha256(f"{seed} {key} {sample}".encode()).digest()
     return Random(int.from_bytes(digest, "big"))

@@ -27,17 +27,17 @@ from numba import njit, types
 from regard.kernels.simd import (
     Address,
     array_at,
-    divided,
-    fused,
-    larger,
-    largest,
+    divide,
+    fma,
     load,
     madd,
+    max_abs,
+    max_element,
     power_of_two,
-    spread,
+    repeat,
     store,
+    sum_elements,
     take,
-    total,
     width,
     zeros,
 )
@@ -57,26 +57,26 @@ others are how far apart rows, heads and positions are in memory."""
 BLOCK = 1024
 """Inputs that are summed at a time: so much of four rows of x stays in the nearest cache, and sums
 of integers, in 32 bits until four of 64 are left, stay below 2³¹."""
-ROUNDS = 1.5 * 2**23
+ROUNDING_OFFSET = 1.5 * 2**23
 """Added to a small float and subtracted again, it leaves the nearest whole number, of two the even.
 """
-MIDDLE = 128
+ZERO_BYTE = 128
 """The byte that stands for 0 in PyTorch's product."""
 STEPS = 32767
 """Steps from 0 to the largest absolute value of a row of x in 16 bits."""
 
 
 @njit
-def tail(a: Any, at: int, b: Any, b_at: int, count: int) -> Any:
+def dot_tail(a: Any, at: int, b: Any, b_at: int, count: int) -> Any:
     """Σ_i a[at + i] b[b_at + i] over the last of `count` numbers, too few for two vectors."""
-    result = total(zeros(a), zeros(a))
+    result = sum_elements(zeros(a), zeros(a))
     for i in range(count // (2 * width(a)) * (2 * width(a)), count):
         result += a[at + i] * b[b_at + i]
     return result
 
 
 @njit
-def four(sums: Any, a: Any, at: int, stride: int, v: Any) -> Any:
+def add_to_four_sums(sums: Any, a: Any, at: int, stride: int, v: Any) -> Any:
     """Adds the products of a vector with four rows of an array to four vectors of sums."""
     p, q, r, s = sums
     p, q = madd(load(a, at), v, p), madd(load(a, at + stride), v, q)
@@ -89,14 +89,15 @@ def dots(a: Any, at: int, stride: int, b: Any, b_at: int, count: int) -> Any:
     start, step = (zeros(a), zeros(a), zeros(a), zeros(a)), width(a)
     even, odd = start, start
     for i in range(0, count // (2 * step) * (2 * step), 2 * step):
-        even = four(even, a, at + i, stride, load(b, b_at + i))
-        odd = four(odd, a, at + i + step, stride, load(b, b_at + i + step))
-    p, q = total(even[0], odd[0]), total(even[1], odd[1])
-    r, s = total(even[2], odd[2]), total(even[3], odd[3])
+        even = add_to_four_sums(even, a, at + i, stride, load(b, b_at + i))
+        odd = add_to_four_sums(odd, a, at + i + step, stride, load(b, b_at + i + step))
+    p, q = sum_elements(even[0], odd[0]), sum_elements(even[1], odd[1])
+    r, s = sum_elements(even[2], odd[2]), sum_elements(even[3], odd[3])
     if count % (2 * step):
-        p, q = p + tail(a, at, b, b_at, count), q + tail(a, at + stride, b, b_at, count)
-        r += tail(a, at + 2 * stride, b, b_at, count)
-        s += tail(a, at + 3 * stride, b, b_at, count)
+        p += dot_tail(a, at, b, b_at, count)
+        q += dot_tail(a, at + stride, b, b_at, count)
+        r += dot_tail(a, at + 2 * stride, b, b_at, count)
+        s += dot_tail(a, at + 3 * stride, b, b_at, count)
     return p, q, r, s
 
 
@@ -107,8 +108,8 @@ def dot(a: Any, at: int, b: Any, b_at: int, count: int) -> Any:
     for i in range(0, count // (2 * step) * (2 * step), 2 * step):
         even = madd(load(a, at + i), load(b, b_at + i), even)
         odd = madd(load(a, at + i + step), load(b, b_at + i + step), odd)
-    result = total(even, odd)
-    return result + tail(a, at, b, b_at, count) if count % (2 * step) else result
+    result = sum_elements(even, odd)
+    return result + dot_tail(a, at, b, b_at, count) if count % (2 * step) else result
 
 
 @njit
@@ -118,24 +119,24 @@ def tile(x: Any, at: int, stride: int, w: Any, w_at: int, apart: int, count: int
     even, odd, even_2, odd_2 = start, start, start, start
     for i in range(0, count // (2 * step) * (2 * step), 2 * step):
         here, there = w_at + i, w_at + i + apart
-        even = four(even, x, at + i, stride, load(w, here))
-        even_2 = four(even_2, x, at + i, stride, load(w, there))
-        odd = four(odd, x, at + i + step, stride, load(w, here + step))
-        odd_2 = four(odd_2, x, at + i + step, stride, load(w, there + step))
-    p, q = total(even[0], odd[0]), total(even[1], odd[1])
-    r, s = total(even[2], odd[2]), total(even[3], odd[3])
-    t, u = total(even_2[0], odd_2[0]), total(even_2[1], odd_2[1])
-    v, z = total(even_2[2], odd_2[2]), total(even_2[3], odd_2[3])
+        even = add_to_four_sums(even, x, at + i, stride, load(w, here))
+        even_2 = add_to_four_sums(even_2, x, at + i, stride, load(w, there))
+        odd = add_to_four_sums(odd, x, at + i + step, stride, load(w, here + step))
+        odd_2 = add_to_four_sums(odd_2, x, at + i + step, stride, load(w, there + step))
+    p, q = sum_elements(even[0], odd[0]), sum_elements(even[1], odd[1])
+    r, s = sum_elements(even[2], odd[2]), sum_elements(even[3], odd[3])
+    t, u = sum_elements(even_2[0], odd_2[0]), sum_elements(even_2[1], odd_2[1])
+    v, z = sum_elements(even_2[2], odd_2[2]), sum_elements(even_2[3], odd_2[3])
     return (p, q, r, s), (t, u, v, z)
 
 
 @njit
-def put(target: Any, sizes: Any, row: int, output: int, start: int, block_sum: Any) -> None:
+def add_block(target: Any, sizes: Any, row: int, output: int, start: int, block_sum: Any) -> None:
     """Adds the sum of the block that begins at input `start` to an output; finishes the last."""
     (y, scales, scale, bias, levels, _), (_, into, out) = target, sizes
     index = row * out + output
     if levels:
-        put_8_bits(target, index, (row, output), (start, start + BLOCK >= into), block_sum)
+        add_block_8_bits(target, index, (row, output), (start, start + BLOCK >= into), block_sum)
         return
     value = types.float32(block_sum)
     if start:
@@ -149,8 +150,8 @@ def put(target: Any, sizes: Any, row: int, output: int, start: int, block_sum: A
 
 
 @njit
-def put_8_bits(target: Any, index: int, cell: Any, block: Any, block_sum: Any) -> None:
-    """The same for x in 8 bits: sums stay integers until the last, which PyTorch's steps finish."""
+def add_block_8_bits(target: Any, index: int, cell: Any, block: Any, block_sum: Any) -> None:
+    """`add_block` for x in 8 bits: sums are integers; the last one is finished as in PyTorch."""
     (y, scales, scale, bias, levels, address), (row, output), (start, last) = target, cell, block
     sums = array_at(address, types.int32(0))
     total_so_far = types.int32(block_sum)
@@ -162,16 +163,16 @@ def put_8_bits(target: Any, index: int, cell: Any, block: Any, block_sum: Any) -
     step = types.float32(1) / types.float32(levels)
     value = types.float32(total_so_far) * (step * array_at(scale, types.float32(0))[output])
     if bias:
-        y[index] = fused(value, scales[row], array_at(bias, types.float32(0))[output])
+        y[index] = fma(value, scales[row], array_at(bias, types.float32(0))[output])
     else:
         y[index] = value * scales[row]
 
 
 @njit
-def some_outputs(
+def compute_outputs(
     x: Any, w: Any, target: Any, sizes: Any, output: int, apart: int, row: int
 ) -> None:
-    """The outputs that are `apart` apart, four of them, or one if that is 0, from `row` on."""
+    """Four outputs that are `apart` apart, or one if that is 0, for the rows from `row` on."""
     rows, into, _ = sizes
     for r in range(row, rows):
         for start in range(0, into, BLOCK):
@@ -179,13 +180,13 @@ def some_outputs(
             if apart:
                 sums = dots(w, w_at, apart * into, x, at, count)
                 for k in range(4):
-                    put(target, sizes, r, output + k * apart, start, sums[k])
+                    add_block(target, sizes, r, output + k * apart, start, sums[k])
             else:
-                put(target, sizes, r, output, start, dot(w, w_at, x, at, count))
+                add_block(target, sizes, r, output, start, dot(w, w_at, x, at, count))
 
 
 @njit
-def two_outputs(x: Any, w: Any, target: Any, sizes: Any, output: int, apart: int) -> None:
+def compute_two_outputs(x: Any, w: Any, target: Any, sizes: Any, output: int, apart: int) -> None:
     """Two outputs that are `apart` apart, four rows at a time as far as possible."""
     rows, into, _ = sizes
     fours = rows // 4 * 4
@@ -197,16 +198,16 @@ def two_outputs(x: Any, w: Any, target: Any, sizes: Any, output: int, apart: int
             for k in range(4):
                 a, b = first[k], second[k]
                 if count % (2 * width(x)):
-                    a += tail(w, w_at, x, at + k * into, count)
-                    b += tail(w, w_at + apart * into, x, at + k * into, count)
-                put(target, sizes, r + k, output, start, a)
-                put(target, sizes, r + k, output + apart, start, b)
-    some_outputs(x, w, target, sizes, output, 0, fours)
-    some_outputs(x, w, target, sizes, output + apart, 0, fours)
+                    a += dot_tail(w, w_at, x, at + k * into, count)
+                    b += dot_tail(w, w_at + apart * into, x, at + k * into, count)
+                add_block(target, sizes, r + k, output, start, a)
+                add_block(target, sizes, r + k, output + apart, start, b)
+    compute_outputs(x, w, target, sizes, output, 0, fours)
+    compute_outputs(x, w, target, sizes, output + apart, 0, fours)
 
 
 @njit
-def product(job: Any, x: Any, scales: Any, w: Any) -> None:
+def compute_product(job: Any, x: Any, scales: Any, w: Any) -> None:
     """Takes outputs and computes them, until none are left; several threads may share a job."""
     y = array_at(job[Y], types.float32(0))
     target = y, scales, job[SCALE], job[BIAS], job[LEVELS], job[Y]
@@ -217,15 +218,15 @@ def product(job: Any, x: Any, scales: Any, w: Any) -> None:
         if first >= out:
             return
         count = min(job[OUTPUTS], out - first)
-        together = 4 if rows < 4 else 2
-        apart = count // together
+        outputs_at_once = 4 if rows < 4 else 2
+        apart = count // outputs_at_once
         for output in range(first, first + apart):
             if rows < 4:
-                some_outputs(x, w, target, sizes, output, apart, 0)
+                compute_outputs(x, w, target, sizes, output, apart, 0)
             else:
-                two_outputs(x, w, target, sizes, output, apart)
-        for output in range(first + together * apart, first + count):
-            some_outputs(x, w, target, sizes, output, 0, 0)
+                compute_two_outputs(x, w, target, sizes, output, apart)
+        for output in range(first + outputs_at_once * apart, first + count):
+            compute_outputs(x, w, target, sizes, output, 0, 0)
 
 
 @njit
@@ -234,10 +235,10 @@ def largest_of(x: Any, first: int, vectors_end: int, last: int) -> Any:
 
     Up to `vectors_end` there are vectors of 16.
     """
-    most, sound, nothing = zeros(x), zeros(x), spread(types.float32(0))
+    maxima, zeros_or_nan, nothing = zeros(x), zeros(x), repeat(types.float32(0))
     for i in range(first, vectors_end, 16):
-        most, sound = larger(most, load(x, i)), madd(load(x, i), nothing, sound)
-    top, check = largest(most), total(sound, nothing)
+        maxima, zeros_or_nan = max_abs(maxima, load(x, i)), madd(load(x, i), nothing, zeros_or_nan)
+    top, check = max_element(maxima), sum_elements(zeros_or_nan, nothing)
     for i in range(vectors_end, last):
         top, check = max(top, abs(x[i])), check + x[i] * types.float32(0)
     return top, check
@@ -252,7 +253,7 @@ def quantise_to_16_bits(x: Any, rows: int, into: int, shorts: Any, scales: Any) 
         top, check = largest_of(x, first, vectors_end, last)
         factor = types.float32(STEPS) / top if top > 0 else types.float32(0)
         for i in range(first, vectors_end, 16):
-            store(shorts, i, load(x, i), spread(factor))
+            store(shorts, i, load(x, i), repeat(factor))
         for i in range(vectors_end, last):
             half = types.float32(0.5 if x[i] > 0 else -0.5)
             shorts[i] = types.int16(types.int32(x[i] * factor + half))
@@ -264,11 +265,11 @@ def quantise_to_levels(x: Any, rows: int, into: int, levels: int, shorts: Any, s
     """Quantises x: each row to whole numbers from -levels to levels, x ≈ scales / levels · shorts.
 
     The scale of a row is its largest absolute value, NaN if not all are finite. Numbers are rounded
-    as PyTorch does: they get its offset, and `ROUNDS` is added and subtracted again.
+    as PyTorch does: they get its offset, and `ROUNDING_OFFSET` is added and subtracted again.
     """
     factor, offset = (
         types.float32(1) / (types.float32(1) / types.float32(levels)),
-        types.float32(MIDDLE),
+        types.float32(ZERO_BYTE),
     )
     for row in range(rows):
         first, last = row * into, (row + 1) * into
@@ -276,13 +277,14 @@ def quantise_to_levels(x: Any, rows: int, into: int, levels: int, shorts: Any, s
         top, check = largest_of(x, first, vectors_end, last)
         scales[row] = top + check
         divisor = top if top > 0 else types.float32(1)
-        unit, add, undo = types.float32(1), types.float32(ROUNDS), types.float32(-ROUNDS - MIDDLE)
+        unit, add = types.float32(1), types.float32(ROUNDING_OFFSET)
+        undo = types.float32(-ROUNDING_OFFSET - ZERO_BYTE)
         for i in range(first, vectors_end, 16):
-            shifted = madd(divided(load(x, i), spread(divisor)), spread(factor), spread(offset))
-            rounded = madd(madd(shifted, spread(unit), spread(add)), spread(unit), spread(undo))
-            store(shorts, i, rounded, spread(unit))
+            shifted = madd(divide(load(x, i), repeat(divisor)), repeat(factor), repeat(offset))
+            rounded = madd(madd(shifted, repeat(unit), repeat(add)), repeat(unit), repeat(undo))
+            store(shorts, i, rounded, repeat(unit))
         for i in range(vectors_end, last):
-            number = fused(x[i] / divisor, factor, offset) + add + undo
+            number = fma(x[i] / divisor, factor, offset) + add + undo
             shorts[i] = types.int16(types.int32(number))
 
 
@@ -307,7 +309,7 @@ def exponential(x: Any) -> Any:
 
 
 @njit
-def scores_of(job: Any, q: Any, at: int, keys: int, bias: int, count: int, scores: Any) -> None:
+def score_keys(job: Any, q: Any, at: int, keys: int, bias: int, count: int, scores: Any) -> None:
     """scores[j] = q·k_j · scale + bias_j for `count` keys, the first of them at `keys`."""
     k, dim, stride = array_at(job[K], types.float32(0)), job[DIM], job[K_STRIDE]
     scale, fours = array_at(job[FACTOR], types.float32(0))[0], count // 4 * 4
@@ -338,17 +340,17 @@ def softmax(scores: Any, count: int) -> Any:
 
 
 @njit
-def mix(job: Any, scores: Any, factor: Any, values: int, count: int, y_at: int) -> None:
+def weighted_sum(job: Any, scores: Any, factor: Any, values: int, count: int, y_at: int) -> None:
     """y = factor · Σ_j scores[j] v_j, from the values at `values`, written at `y_at`."""
     v, y = array_at(job[V], types.float32(0)), array_at(job[Y], types.float32(0))
     dim, stride = job[DIM], job[V_STRIDE]
     for d in range(0, dim // 32 * 32, 32):
         even, odd = zeros(v), zeros(v)
         for j in range(count):
-            share, at = spread(scores[j]), values + j * stride + d
+            share, at = repeat(scores[j]), values + j * stride + d
             even, odd = madd(load(v, at), share, even), madd(load(v, at + 16), share, odd)
-        store(y, y_at + d, even, spread(factor))
-        store(y, y_at + d + 16, odd, spread(factor))
+        store(y, y_at + d, even, repeat(factor))
+        store(y, y_at + d + 16, odd, repeat(factor))
     for d in range(dim // 32 * 32, dim):
         result = types.float32(0)
         for j in range(count):
@@ -379,15 +381,15 @@ def attend(job: Any) -> None:
             bias += first * job[BIAS_STRIDE]
             factor = types.float32(0)
             if last > first:
-                scores_of(job, q, at, keys, bias, last - first, scores)
+                score_keys(job, q, at, keys, bias, last - first, scores)
                 factor = softmax(scores, last - first)
-            mix(job, scores, factor, values, last - first, y_at)
+            weighted_sum(job, scores, factor, values, last - first, y_at)
 
 
 def product_fp32(job: Any) -> None:
     """The product with a matrix in 32 bits."""
     x, w = array_at(job[X], types.float32(0)), array_at(job[W], types.float32(0))
-    product(job, x, x, w)
+    compute_product(job, x, x, w)
 
 
 def product_int8(job: Any) -> None:
@@ -402,7 +404,7 @@ def product_int8(job: Any) -> None:
         quantise_to_levels(values, rows, into, job[LEVELS], x, scales)
     else:
         quantise_to_16_bits(values, rows, into, x, scales)
-    product(job, x, scales, array_at(job[W], types.int8(0)))
+    compute_product(job, x, scales, array_at(job[W], types.int8(0)))
 
 
 KERNELS = (product_fp32, product_int8, attend)
@@ -425,11 +427,11 @@ def compile_kernels(machine: Any) -> bytes:
         )(kernel)
         [code] = compiled.inspect_llvm().values()
         texts.append(_as_c_function(code, kernel.__name__))
-    whole = binding.parse_assembly(texts[0])
+    module = binding.parse_assembly(texts[0])
     for text in texts[1:]:
-        whole.link_in(binding.parse_assembly(text))
-    whole.verify()
-    return machine.emit_object(whole)
+        module.link_in(binding.parse_assembly(text))
+    module.verify()
+    return machine.emit_object(module)
 
 
 def _as_c_function(code: str, name: str) -> str:

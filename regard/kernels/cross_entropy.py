@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels.mixed import can_be_mixed, product_dtype
+from regard.kernels.mixed import product_dtype, supports_mixed
 
 BLOCK = 512
 """Tokens per block: enough for a fast matrix product, few enough for the CPU's cache."""
@@ -49,8 +49,8 @@ def cross_entropy(
         logits = F.linear(x, weight, bias)
         return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     learning = (tensor.requires_grad for tensor in (x, weight, bias) if tensor is not None)
-    wanted = torch.is_grad_enabled() and any(learning)
-    loss: Tensor = _CrossEntropy.apply(x, weight, bias, targets, smoothing, wanted)  # type: ignore[no-untyped-call]
+    needs_gradient = torch.is_grad_enabled() and any(learning)
+    loss: Tensor = _CrossEntropy.apply(x, weight, bias, targets, smoothing, needs_gradient)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -65,32 +65,33 @@ class _CrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         smoothing: float,
-        wanted: bool,
+        needs_gradient: bool,
     ) -> Tensor:
-        grad_x, grad_weight = torch.empty_like(x), torch.zeros_like(weight if wanted else x[:0])
+        grad_x = torch.empty_like(x)
+        grad_weight = torch.zeros_like(weight if needs_gradient else x[:0])
         grad_bias = None if bias is None else torch.zeros_like(bias)
-        even = smoothing / weight.shape[0]
+        smoothing_per_token = smoothing / weight.shape[0]
         total = x.new_zeros(())
-        dtype = product_dtype() if wanted and can_be_mixed(x, weight) else None
+        dtype = product_dtype() if needs_gradient and supports_mixed(x, weight) else None
         block = x.new_empty(min(BLOCK, x.shape[0]), weight.shape[0])
         if dtype is not None:
             x, weight = x.to(dtype), weight.to(dtype)
         for start in range(0, x.shape[0], BLOCK):
-            rows, right = x[start : start + BLOCK], targets[start : start + BLOCK, None]
+            rows, labels = x[start : start + BLOCK], targets[start : start + BLOCK, None]
             z = _product(rows, weight.t(), block[: len(rows)])  # (rows, vocab)
             if bias is not None:
                 z += bias
             z -= z.amax(1, keepdim=True)  # the loss stays the same, and exp is at most 1
-            total -= (1 - smoothing) * z.gather(1, right).sum()
+            total -= (1 - smoothing) * z.gather(1, labels).sum()
             if smoothing:
-                total -= even * z.sum()
+                total -= smoothing_per_token * z.sum()
             sums = z.exp_().sum(1, keepdim=True)
             total += sums.log().sum()
-            if wanted:
+            if needs_gradient:
                 z /= sums  # the softmax; the next lines make it the gradient ∂L/∂z
                 if smoothing:
-                    z -= even
-                z.scatter_add_(1, right, z.new_full(right.shape, smoothing - 1))
+                    z -= smoothing_per_token
+                z.scatter_add_(1, labels, z.new_full(labels.shape, smoothing - 1))
                 gradient = z if dtype is None else z.to(dtype)
                 _product(gradient, weight, grad_x[start : start + BLOCK])
                 if dtype is None:
@@ -99,7 +100,7 @@ class _CrossEntropy(torch.autograd.Function):
                     grad_weight += torch.mm(gradient.t(), rows)
                 if grad_bias is not None:
                     grad_bias += z.sum(0)
-        ctx.gradients = (grad_x, grad_weight, grad_bias) if wanted else None
+        ctx.gradients = (grad_x, grad_weight, grad_bias) if needs_gradient else None
         return total
 
     @staticmethod

@@ -54,10 +54,8 @@ def _noise(x: Tensor, share: float) -> Tensor:
     """The factors on x, in its shape: 1 / share with probability `share`, else 0."""
     generator: torch.Generator | None = getattr(_dice, "generator", None)
     device = x.device if generator is None else generator.device
-    chosen = torch.empty(x.shape, dtype=x.dtype, device=device).bernoulli_(
-        share, generator=generator
-    )
-    return chosen.div_(share).to(x.device)
+    mask = torch.empty(x.shape, dtype=x.dtype, device=device).bernoulli_(share, generator=generator)
+    return mask.div_(share).to(x.device)
 
 
 def gumbel(x: Tensor) -> Tensor:

@@ -5,8 +5,8 @@
     x Wᵀ ≈ s_x s_w · Σ q_x q_w                                   whole numbers, summed exactly
 
 Each row has its own scale, so the result of a sequence does not depend on the others in its batch.
-With Numba, up to `COMPILED` rows are multiplied by the kernels of `small_batches.py`, which give
-the same result as the product of PyTorch to the last bit, and more rows by that.
+With Numba, up to `COMPILED_ROWS` rows are multiplied by the kernels of `small_batches.py`, and
+more rows by PyTorch's product; both give the same result to the last bit.
 
 Where 16 bits for a row cost no time, it has them (q_x = -32767 … 32767), with the kernels of
 `small_batches.py` for any number of rows: in small matrices, and in models that read text and write
@@ -30,21 +30,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.kernels.small_batches import LOADER, SMALLEST, Int8Matrix
+from regard.kernels.small_batches import LOADER, MIN_ELEMENTS, Int8Matrix
 
 ROW_STEPS = 127
 """Steps from 0 to the largest absolute value of a row."""
 WEIGHT_STEPS = 64
 """Steps from 0 to the largest absolute weight of an output."""
-MOST, FEWER_STEPS = 127, 63
+COMPILED_WEIGHT_STEPS, FEWER_STEPS = 127, 63
 """Steps of the weights for the compiled kernels, and steps of a row beside such weights on a
 processor that adds pairs of products in 16 bits."""
-LARGE = 2**18
+MIN_8_BIT_ELEMENTS = 2**18
 """Minimum number of elements of a matrix for which rows have 8 bits, if Numba is there: below that,
 they save no time."""
-COMPILED = 8
+COMPILED_ROWS = 8
 """The maximum number of rows in 8 bits for which the compiled kernels are used."""
-WIDEST = 2**17
+MAX_INPUTS = 2**17
 """The most inputs whose products' sum has 32 bits."""
 ENGINE = "fbgemm"
 """The PyTorch kernels that are used; they need an x86 processor with AVX2 or later."""
@@ -73,30 +73,31 @@ class Int8Linear(nn.Module):
         self.elements, self.exact, self.many = weight.numel(), exact, many
         self.bias = None if bias is None else bias.detach()
         for_kernels = LOADER.possible()
-        whole, scales = in_rows(weight.detach().float(), MOST if for_kernels else WEIGHT_STEPS)
+        steps = COMPILED_WEIGHT_STEPS if for_kernels else WEIGHT_STEPS
+        integers, scales = quantise_rows(weight.detach().float(), steps)
         # The form of the matrix for compiled kernels. PyTorch's form is made when it is needed.
-        self.matrix = Int8Matrix(whole, scales, self.bias) if for_kernels else None
-        self.packed: Any = None if for_kernels else _pack(whole, scales)
-        self.row_steps = FEWER_STEPS if for_kernels and not wide_sums() else ROW_STEPS
+        self.matrix = Int8Matrix(integers, scales, self.bias) if for_kernels else None
+        self.packed: Any = None if for_kernels else _pack(integers, scales)
+        self.row_steps = FEWER_STEPS if for_kernels and not has_wide_sums() else ROW_STEPS
 
     @property
     def weight(self) -> Tensor:
         """(out, into) The quantized weights, converted back to 32 bits."""
         if self.matrix is not None:
-            return self.matrix.whole * self.matrix.scales[:, None]
+            return self.matrix.integers * self.matrix.scales[:, None]
         return torch.ops.quantized.linear_unpack(self.packed)[0].dequantize()
 
     def forward(self, x: Tensor) -> Tensor:
         """(rows, into) -> (rows, out)."""
-        matrix, exact = self.matrix, self.exact or self.elements < LARGE
+        matrix, exact = self.matrix, self.exact or self.elements < MIN_8_BIT_ELEMENTS
         if matrix is not None:
-            if LOADER.kernels is not None and self._compiled(x.shape[0], exact=exact):
+            if LOADER.kernels is not None and self._uses_compiled_kernels(x.shape[0], exact=exact):
                 levels = 0 if exact else self.row_steps
                 return LOADER.kernels.linear_int8(x.float().contiguous(), matrix, levels)
             if exact:
                 return F.linear(x, self.weight, self.bias)
             if self.packed is None:
-                self.packed = _pack(matrix.whole, matrix.scales)
+                self.packed = _pack(matrix.integers, matrix.scales)
         largest = x.abs().amax(dim=1, keepdim=True)  # (rows, 1)
         # A row of zeros gives 0/0 here, which becomes arbitrary integers and is multiplied by 0.
         product = _product(x / largest, 1 / self.row_steps, 128, self.packed)
@@ -104,18 +105,18 @@ class Int8Linear(nn.Module):
             return product.mul_(largest)
         return torch.addcmul(self.bias, product, largest)
 
-    def _compiled(self, rows: int, *, exact: bool) -> bool:
+    def _uses_compiled_kernels(self, rows: int, *, exact: bool) -> bool:
         """Whether the compiled kernels multiply so many rows, in 16 bits if `exact`, or in 8."""
-        fits = exact or (self.matrix is not None and self.matrix.into <= WIDEST)
-        few = rows <= COMPILED or (exact and not self.many)
-        return rows > 0 and few and fits and self.elements >= SMALLEST
+        sum_fits = exact or (self.matrix is not None and self.matrix.into <= MAX_INPUTS)
+        few = rows <= COMPILED_ROWS or (exact and not self.many)
+        return rows > 0 and few and sum_fits and self.elements >= MIN_ELEMENTS
 
     def train(self, mode: bool = True) -> Int8Linear:
         """Raises InputError in training mode: quantized weights have no gradient."""
-        return refuse("trained") if mode else super().train(mode)
+        return raise_unsupported("trained") if mode else super().train(mode)
 
     def _save_to_state_dict(self, *_: Any) -> NoReturn:
-        refuse("saved")
+        raise_unsupported("saved")
 
 
 class Int8Head(Int8Linear):
@@ -126,7 +127,7 @@ class Int8Head(Int8Linear):
         return F.cross_entropy(self(x), targets, reduction="sum", label_smoothing=smoothing)
 
 
-def refuse(what: str) -> NoReturn:
+def raise_unsupported(what: str) -> NoReturn:
     """Raises InputError: a model in 8 bits cannot be trained or saved."""
     raise InputError(
         "precision int8", got=f"a model to be {what}", expected="fp32", fix="load it without int8"
@@ -134,7 +135,7 @@ def refuse(what: str) -> NoReturn:
 
 
 @cache
-def wide_sums() -> bool:
+def has_wide_sums() -> bool:
     """Whether this processor adds products of 8-bit numbers in 32 bits."""
     return bool(torch.cpu._is_vnni_supported())
 
@@ -145,7 +146,7 @@ _TINY = torch.finfo(torch.float32).tiny
 """The smallest scale, that of a row of zeros."""
 
 
-def in_rows(matrix: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+def quantise_rows(matrix: Tensor, steps: int) -> tuple[Tensor, Tensor]:
     """Quantizes a matrix to int8 with a scale for each row; the error is at most half a scale.
 
     Args:
@@ -157,29 +158,29 @@ def in_rows(matrix: Tensor, steps: int) -> tuple[Tensor, Tensor]:
         matrix.
 
     Example:
-        >>> whole, scales = in_rows(torch.tensor([[1.0, -2.0, 0.3]]), 100)
-        >>> whole, scales
+        >>> integers, scales = quantise_rows(torch.tensor([[1.0, -2.0, 0.3]]), 100)
+        >>> integers, scales
         (tensor([[  50, -100,   15]], dtype=torch.int8), tensor([0.0200]))
     """
     if matrix.shape[1] == 0:
         return matrix.to(torch.int8), matrix.new_ones(len(matrix))
     scales = (matrix.abs().amax(dim=1) / steps).clamp(min=_TINY)
-    whole = (matrix.double() / scales.double()[:, None]).round()
-    return whole.to(torch.int8), scales
+    integers = (matrix.double() / scales.double()[:, None]).round()
+    return integers.to(torch.int8), scales
 
 
-def _pack(whole: Tensor, scales: Tensor) -> Any:
+def _pack(integers: Tensor, scales: Tensor) -> Any:
     """Packs a quantized matrix in the memory order of PyTorch's kernel."""
     zeros = torch.zeros(len(scales), dtype=torch.int64)
-    with _engine(), warnings.catch_warnings():
+    with _quantization_engine(), warnings.catch_warnings():
         # PyTorch deprecates quantized tensors, but nothing else makes the kernel's input.
         warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
-        quantized = torch._make_per_channel_quantized_tensor(whole, scales.double(), zeros, 0)
+        quantized = torch._make_per_channel_quantized_tensor(integers, scales.double(), zeros, 0)
         return torch.ops.quantized.linear_prepack(quantized, None)
 
 
 @contextmanager
-def _engine() -> Iterator[None]:
+def _quantization_engine() -> Iterator[None]:
     """Sets PyTorch's quantization engine to ENGINE, and restores it afterwards."""
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = ENGINE

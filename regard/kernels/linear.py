@@ -1,9 +1,10 @@
 """The linear layer x Wᵀ + b, which takes most of a model's time, faster for few rows on a CPU.
 
 A decoding step has few rows: one for each text or beam. Matrix libraries are optimized for many.
-With Numba, up to `COMPILED` rows are multiplied by the kernels of `small_batches.py`, at the speed
-at which the memory is read. On a processor with AVX-512, more rows go to oneDNN, unless the matrix
-is small: 1.1 × as fast as the library that PyTorch takes for 2,000 rows, up to 1.6 × for 33.
+With Numba, up to `COMPILED_ROWS` rows are multiplied by the kernels of `small_batches.py`, at
+the speed at which the memory is read. On a processor with AVX-512, more rows go to oneDNN, unless
+the matrix is small: 1.1 × as fast as the library that PyTorch takes for 2,000 rows, up to 1.6 × for
+33.
 
 Without Numba or AVX-512: for one row the library reads the matrix with one core, at half the speed
 of the memory, and for a few it splits it badly. Here each core computes its part of the outputs:
@@ -22,15 +23,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.kernels.mixed import can_be_mixed, mixed_linear, product_dtype
-from regard.kernels.small_batches import LOADER, SMALLEST
+from regard.kernels.mixed import mixed_linear, product_dtype, supports_mixed
+from regard.kernels.small_batches import LOADER, MIN_ELEMENTS
 
-COMPILED = 32
+COMPILED_ROWS = 32
 """The maximum number of rows for which the compiled kernels are used."""
-FEW, SOME = 4, 128
+MAX_TURNED_ROWS, MAX_TURNED_ROWS_LARGE = 4, 128
 """The maximum number of rows for which (W xᵀ)ᵀ is used: for any matrix, and for a large one."""
-ONE_DNN = 2**18
-"""Minimum number of elements of a matrix for which oneDNN multiplies more than `COMPILED` rows."""
+ONE_DNN_ELEMENTS = 2**18
+"""Minimum number of elements of a matrix for which oneDNN multiplies many rows."""
 LARGE, SHARED = 2**20, 2**16
 """Minimum number of elements of a large matrix, and of a matrix that is split among cores."""
 
@@ -47,22 +48,22 @@ ONE_PASS: dict[Callable[[Tensor], Tensor], tuple[str, str]] = {
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (rows, into) times a matrix (out, into), plus a bias (out,): (rows, out)."""
-    rows, numbers = x.shape[0], weight.numel()
+    rows, elements = x.shape[0], weight.numel()
     if not torch.is_inference_mode_enabled() or not x.is_cpu:
-        if (dtype := product_dtype()) is not None and can_be_mixed(x, weight):
+        if (dtype := product_dtype()) is not None and supports_mixed(x, weight):
             return mixed_linear(x, weight, bias, dtype)
         return F.linear(x, weight, bias)
-    if _plain(x, weight):
-        if rows > COMPILED and numbers >= ONE_DNN and one_dnn():
-            return _by_one_dnn(x, weight, bias)
-        if LOADER.kernels is not None and 0 < rows <= COMPILED and numbers >= SMALLEST:
+    if _are_contiguous_floats(x, weight):
+        if rows > COMPILED_ROWS and elements >= ONE_DNN_ELEMENTS and one_dnn():
+            return _one_dnn_linear(x, weight, bias)
+        if LOADER.kernels is not None and 0 < rows <= COMPILED_ROWS and elements >= MIN_ELEMENTS:
             return LOADER.kernels.linear(x, weight, bias)
-    if rows > SOME:
+    if rows > MAX_TURNED_ROWS_LARGE:
         return F.linear(x, weight, bias)
     cores = torch.get_num_threads()
-    if cores > 1 and rows and numbers >= SHARED and weight.is_contiguous():
-        return _shared(x, weight, bias, cores)
-    if rows == 1 or (rows > FEW and numbers < LARGE):
+    if cores > 1 and rows and elements >= SHARED and weight.is_contiguous():
+        return _linear_on_cores(x, weight, bias, cores)
+    if rows == 1 or (rows > MAX_TURNED_ROWS and elements < LARGE):
         return F.linear(x, weight, bias)
     turned = torch.mm(weight, x.t()).t()  # (rows, out), column-major in memory
     if bias is None:
@@ -70,7 +71,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.add(turned, bias, out=x.new_empty(turned.shape))
 
 
-def activated(layer: nn.Module, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+def linear_activation(layer: nn.Module, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
     """function(layer(x)): where oneDNN multiplies, in the same pass over the memory.
 
     Args:
@@ -81,11 +82,12 @@ def activated(layer: nn.Module, x: Tensor, function: Callable[[Tensor], Tensor])
     Returns:
         (rows, out)
     """
-    if x.shape[0] > COMPILED and function in ONE_PASS and isinstance(layer, Linear):
+    if x.shape[0] > COMPILED_ROWS and function in ONE_PASS and isinstance(layer, Linear):
         weight = layer.weight
-        large = weight.numel() >= ONE_DNN and torch.is_inference_mode_enabled() and x.is_cpu
-        if large and _plain(x, weight) and one_dnn():
-            return _by_one_dnn(x, weight, layer.bias, *ONE_PASS[function])
+        inference = torch.is_inference_mode_enabled() and x.is_cpu
+        large = inference and weight.numel() >= ONE_DNN_ELEMENTS
+        if large and _are_contiguous_floats(x, weight) and one_dnn():
+            return _one_dnn_linear(x, weight, layer.bias, *ONE_PASS[function])
     return function(layer(x))
 
 
@@ -96,20 +98,20 @@ def one_dnn() -> bool:
     return there and torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
-def _plain(x: Tensor, weight: Tensor) -> bool:
+def _are_contiguous_floats(x: Tensor, weight: Tensor) -> bool:
     """Whether both are 32-bit numbers, row after row in memory: others are left to PyTorch."""
-    same = x.dtype == weight.dtype == torch.float32
-    return same and weight.is_contiguous() and x.is_contiguous()
+    are_floats = x.dtype == weight.dtype == torch.float32
+    return are_floats and weight.is_contiguous() and x.is_contiguous()
 
 
-def _by_one_dnn(
+def _one_dnn_linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, function: str = "none", form: str = ""
 ) -> Tensor:
     """function(x Wᵀ + b) by oneDNN, on the matrix as it lies in memory."""
     return torch.ops.mkldnn._linear_pointwise.default(x, weight, bias, function, [], form)
 
 
-def _shared(x: Tensor, weight: Tensor, bias: Tensor | None, cores: int) -> Tensor:
+def _linear_on_cores(x: Tensor, weight: Tensor, bias: Tensor | None, cores: int) -> Tensor:
     """x (rows, into) times a matrix whose outputs are split evenly among cores: (rows, out)."""
     rows, (out, into) = x.shape[0], weight.shape
     share = out // cores

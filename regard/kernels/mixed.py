@@ -50,10 +50,10 @@ def mixed_linear(x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dt
     return out
 
 
-def can_be_mixed(x: Tensor, weight: Tensor) -> bool:
+def supports_mixed(x: Tensor, weight: Tensor) -> bool:
     """Whether a product is one of two matrices of 32-bit numbers, and large enough to gain."""
-    plain = x.dtype == weight.dtype == torch.float32 and x.dim() == 2 and x.is_cpu
-    return plain and weight.numel() >= LEAST_NUMBERS
+    float_matrices = x.dtype == weight.dtype == torch.float32 and x.dim() == 2 and x.is_cpu
+    return float_matrices and weight.numel() >= LEAST_NUMBERS
 
 
 class _MixedLinear(torch.autograd.Function):

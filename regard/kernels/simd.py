@@ -45,8 +45,8 @@ SUMS = {types.float32: Floats, types.int16: Ints, types.int8: Ints}
 def array_at(_: Any, address: Any, like: Any) -> Any:
     """The array at an address; `like` is a number of the type of its elements."""
 
-    def build(context: Any, builder: Any, __: Any, given: Any) -> Any:
-        return builder.inttoptr(given[0], context.get_value_type(Address(like)))
+    def build(context: Any, builder: Any, __: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(Address(like)))
 
     return Address(like)(address, like), build
 
@@ -68,45 +68,50 @@ def zeros(_: Any, array: Any) -> Any:
 @intrinsic
 def load(_: Any, array: Any, index: Any) -> Any:
     """`width` numbers of an array from an index on; integers as 16 bits."""
-    plain = array.dtype == types.float32
+    is_float = array.dtype == types.float32
 
-    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
-        stored = FLOAT if plain else ir.VectorType(ir.IntType(array.dtype.bitwidth), 32)
-        pointer = builder.bitcast(builder.gep(given[0], [given[1]]), stored.as_pointer())
+    def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        stored = FLOAT if is_float else ir.VectorType(ir.IntType(array.dtype.bitwidth), 32)
+        pointer = builder.bitcast(builder.gep(args[0], [args[1]]), stored.as_pointer())
         vector = builder.load(pointer, align=array.dtype.bitwidth // 8)
         return builder.sext(vector, SHORT) if array.dtype == types.int8 else vector
 
-    return (Floats if plain else Shorts)(array, types.int64), build
+    return (Floats if is_float else Shorts)(array, types.int64), build
 
 
 @intrinsic
 def madd(_: Any, a: Any, b: Any, sums: Any) -> Any:
     """Adds the products of two vectors to sums: of floats one by one, of integers in pairs."""
 
-    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
+    def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
         if a == Floats:
-            return _call(builder, "fma", *given)  # rounded once
-        double = ir.VectorType(ir.IntType(32), 32)
-        products = builder.mul(*(builder.sext(vector, double) for vector in given[:2]))
-        pairs = builder.add(_every_other(builder, products, 0), _every_other(builder, products, 1))
-        return builder.add(pairs, given[2])  # with all this, one instruction of AVX-512
+            return _call_llvm(builder, "fma", *args)  # rounded once
+        products_type = ir.VectorType(ir.IntType(32), 32)
+        products = builder.mul(*(builder.sext(vector, products_type) for vector in args[:2]))
+        pairs = builder.add(
+            _every_second(builder, products, 0), _every_second(builder, products, 1)
+        )
+        return builder.add(pairs, args[2])  # with all this, one instruction of AVX-512
 
     return sums(a, b, sums), build
 
 
 @intrinsic
-def total(_: Any, a: Any, b: Any) -> Any:
+def sum_elements(_: Any, a: Any, b: Any) -> Any:
     """The sum of all numbers of two vectors of sums: a + b, then half and half, four times.
 
     Integers are added in 64 bits once four are left.
     """
 
-    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
+    def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
         add = builder.fadd if a == Floats else builder.add
-        partial, count = add(*given), 16
+        partial, count = add(*args), 16
         while count > 1:
             count //= 2
-            partial = add(_part(builder, partial, 0, count), _part(builder, partial, count, count))
+            partial = add(
+                _select(builder, partial, 0, count),
+                _select(builder, partial, count, count),
+            )
             if a != Floats and count == 4:
                 partial = builder.sext(partial, ir.VectorType(ir.IntType(64), 4))
         return builder.extract_element(partial, ir.IntType(32)(0))
@@ -114,78 +119,79 @@ def total(_: Any, a: Any, b: Any) -> Any:
     return (types.float32 if a == Floats else types.int64)(a, b), build
 
 
-def _call(builder: Any, name: str, *given: Any) -> Any:
-    """One of LLVM's functions of vectors of floats."""
-    kind = ir.FunctionType(FLOAT, [FLOAT] * len(given))
+def _call_llvm(builder: Any, name: str, *args: Any) -> Any:
+    """Calls one of LLVM's functions of vectors of floats."""
+    kind = ir.FunctionType(FLOAT, [FLOAT] * len(args))
     function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v16f32")
-    return builder.call(function, given)
+    return builder.call(function, args)
 
 
-def _part(builder: Any, vector: Any, first: int, count: int, step: int = 1) -> Any:
-    """Some numbers of a vector."""
+def _select(builder: Any, vector: Any, first: int, count: int, step: int = 1) -> Any:
+    """The numbers first, first + step, … of a vector, `count` in all."""
     kind = ir.VectorType(ir.IntType(32), count)
     indices = ir.Constant(kind, [first + step * i for i in range(count)])
     return builder.shuffle_vector(vector, vector, indices)
 
 
-def _every_other(builder: Any, vector: Any, first: int) -> Any:
-    return _part(builder, vector, first, 16, step=2)
+def _every_second(builder: Any, vector: Any, first: int) -> Any:
+    """The numbers first, first + 2, … of a vector of 32."""
+    return _select(builder, vector, first, 16, step=2)
 
 
 @intrinsic
-def spread(_: Any, number: Any) -> Any:
+def repeat(_: Any, number: Any) -> Any:
     """A vector of 16 times the same float."""
 
-    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
-        first = builder.insert_element(ir.Constant(FLOAT, None), given[0], ir.IntType(32)(0))
-        return _part(builder, first, 0, 16, step=0)
+    def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        vector = builder.insert_element(ir.Constant(FLOAT, None), args[0], ir.IntType(32)(0))
+        return _select(builder, vector, 0, 16, step=0)
 
     return Floats(types.float32), build
 
 
 @intrinsic
-def divided(_: Any, a: Any, b: Any) -> Any:
+def divide(_: Any, a: Any, b: Any) -> Any:
     """a / b, for each number of two vectors of floats."""
 
-    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
-        return builder.fdiv(*given)
+    def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        return builder.fdiv(*args)
 
     return Floats(a, b), build
 
 
 @intrinsic
-def fused(_: Any, a: Any, b: Any, c: Any) -> Any:
+def fma(_: Any, a: Any, b: Any, c: Any) -> Any:
     """a · b + c of three floats, rounded once."""
 
-    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
+    def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
         kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()] * 3)
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.fma.f32")
-        return builder.call(function, given)
+        return builder.call(function, args)
 
     return types.float32(types.float32, types.float32, types.float32), build
 
 
 @intrinsic
-def larger(_: Any, a: Any, b: Any) -> Any:
+def max_abs(_: Any, a: Any, b: Any) -> Any:
     """The larger of a and |b|, for each number of two vectors of floats."""
 
-    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
-        return _call(builder, "maxnum", given[0], _call(builder, "fabs", given[1]))
+    def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        return _call_llvm(builder, "maxnum", args[0], _call_llvm(builder, "fabs", args[1]))
 
     return Floats(a, b), build
 
 
 @intrinsic
-def largest(_: Any, a: Any) -> Any:
+def max_element(_: Any, a: Any) -> Any:
     """The largest number of a vector of floats."""
 
-    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
-        partial = given[0]
+    def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        partial = args[0]
         for shift in (8, 4, 2, 1):  # each number and the one so many on
             indices = [(i + shift) % 16 for i in range(16)]
             kind = ir.VectorType(ir.IntType(32), 16)
             rotated = builder.shuffle_vector(partial, partial, ir.Constant(kind, indices))
-            partial = _call(builder, "maxnum", partial, rotated)
+            partial = _call_llvm(builder, "maxnum", partial, rotated)
         return builder.extract_element(partial, ir.IntType(32)(0))
 
     return types.float32(a), build
@@ -194,14 +200,14 @@ def largest(_: Any, a: Any) -> Any:
 @intrinsic
 def store(_: Any, array: Any, index: Any, vector: Any, factor: Any) -> Any:
     """Writes a vector of floats times a factor into an array, rounded if it holds integers."""
-    plain = array.dtype == types.float32
+    is_float = array.dtype == types.float32
 
-    def build(context: Any, builder: Any, __: Any, given: Any) -> Any:
-        values = builder.fmul(given[2], given[3])
-        if not plain:
-            whole = builder.fptosi(_call(builder, "roundeven", values), INT)
-            values = builder.trunc(whole, ir.VectorType(ir.IntType(16), 16))
-        pointer = builder.gep(given[0], [given[1]])
+    def build(context: Any, builder: Any, __: Any, args: Any) -> Any:
+        values = builder.fmul(args[2], args[3])
+        if not is_float:
+            integers = builder.fptosi(_call_llvm(builder, "roundeven", values), INT)
+            values = builder.trunc(integers, ir.VectorType(ir.IntType(16), 16))
+        pointer = builder.gep(args[0], [args[1]])
         builder.store(values, builder.bitcast(pointer, values.type.as_pointer()), align=2)
         return context.get_dummy_value()
 
@@ -212,9 +218,9 @@ def store(_: Any, array: Any, index: Any, vector: Any, factor: Any) -> Any:
 def power_of_two(_: Any, exponent: Any) -> Any:
     """2ⁿ as a float, from an integer n of -126 … 127."""
 
-    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
-        whole = ir.IntType(32)
-        bits = builder.shl(builder.add(given[0], whole(127)), whole(23))
+    def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        int32 = ir.IntType(32)
+        bits = builder.shl(builder.add(args[0], int32(127)), int32(23))
         return builder.bitcast(bits, ir.FloatType())
 
     return types.float32(types.int32), build
@@ -224,7 +230,7 @@ def power_of_two(_: Any, exponent: Any) -> Any:
 def take(_: Any, job: Any, index: Any, count: Any) -> Any:
     """Adds `count` to a number of the job, and returns what it was; safe between threads."""
 
-    def build(_: Any, builder: Any, __: Any, given: Any) -> Any:
-        return builder.atomic_rmw("add", builder.gep(given[0], [given[1]]), given[2], "monotonic")
+    def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        return builder.atomic_rmw("add", builder.gep(args[0], [args[1]]), args[2], "monotonic")
 
     return types.int64(job, types.int64, types.int64), build

@@ -39,7 +39,7 @@ CHOICES = ("auto", "always", "never")
 WORTH_LOADING, WORTH_COMPILING = 2**30, 2**36
 """Weights to multiply with in a process, summed over its passes, that make up for loading the
 kernels, and for compiling them: about as many as PyTorch takes that time for."""
-SMALLEST = 2**15
+MIN_ELEMENTS = 2**15
 """Minimum number of elements of a matrix that the kernels are used for."""
 SHARED, SHARED_ATTENTION = 2**16, 2**14
 """Minimum number of multiplications that are shared between threads: of a product with a matrix,
@@ -50,23 +50,23 @@ large parts."""
 QUERIES = 64
 """The maximum number of queries for which the compiled attention is used: of a batch, or of each of
 its rows in a model in 8 bits."""
-LARGEST = 2**24
+MAX_CODE_BYTES = 2**24
 """Largest file of machine code in bytes."""
-KEPT = 2**16
+KEPT_FLOATS = 2**16
 """Number of floats of memory that each thread keeps for its kernels."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Space(threading.local):
-    """Memory for what a kernel computes in between; up to `KEPT` floats are used again."""
+    """Memory for what a kernel computes in between; up to `KEPT_FLOATS` floats are used again."""
 
     def __init__(self) -> None:
-        self._kept = torch.empty(KEPT)
+        self._kept = torch.empty(KEPT_FLOATS)
 
     def of(self, floats: int) -> Tensor:
         """Memory for so many 32-bit floats."""
-        return self._kept if floats <= KEPT else torch.empty(floats)
+        return self._kept if floats <= KEPT_FLOATS else torch.empty(floats)
 
 
 class Int8Matrix:
@@ -76,22 +76,22 @@ class Int8Matrix:
     all that PyTorch knows about the tensors of a layer.
 
     Args:
-        whole: (out, into) The integers.
+        integers: (out, into) The integers.
         scales: (out,) The scale of each output.
         bias: (out,) Added to the outputs.
     """
 
-    __slots__ = ("bias", "fields", "into", "out", "scales", "whole")
+    __slots__ = ("bias", "fields", "integers", "into", "out", "scales")
 
-    def __init__(self, whole: Tensor, scales: Tensor, bias: Tensor | None) -> None:
-        self.whole, self.scales, self.bias = whole.contiguous(), scales, bias
-        self.out, self.into = whole.shape
+    def __init__(self, integers: Tensor, scales: Tensor, bias: Tensor | None) -> None:
+        self.integers, self.scales, self.bias = integers.contiguous(), scales, bias
+        self.out, self.into = integers.shape
         addend = 0 if bias is None else bias.data_ptr()
-        matrix = self.whole.data_ptr(), scales.data_ptr()
+        matrix = self.integers.data_ptr(), scales.data_ptr()
         self.fields = addend, (*matrix, self.into, self.out, self.out // PARTS + 4)
 
     def __reduce__(self) -> tuple[Any, ...]:  # a copy has other addresses
-        return Int8Matrix, (self.whole, self.scales, self.bias)
+        return Int8Matrix, (self.integers, self.scales, self.bias)
 
 
 class Kernels:
@@ -104,18 +104,18 @@ class Kernels:
     def __init__(self, code: bytes) -> None:
         from llvmlite import binding
 
-        self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+        self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine())
         self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
         self._space = Space()
-        self.product_fp32 = self._kernel("product_fp32")
-        self.product_int8 = self._kernel("product_int8")
-        self.attention = self._kernel("attend")
+        self.product_fp32 = self._make_runner("product_fp32")
+        self.product_int8 = self._make_runner("product_int8")
+        self.attention = self._make_runner("attend")
 
-    def _kernel(self, name: str) -> Callable[[Iterable[int], bool], None]:
+    def _make_runner(self, name: str) -> Callable[[Iterable[int], bool], None]:
         """A function that runs a kernel on a job (see `compiled.py`), perhaps on all threads."""
         code = self._engine.get_function_address(name)
-        alone: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code)
+        call: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code)
         library, kind = openmp(), (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
         parallel: Any = library and ctypes.CFUNCTYPE(None, *kind)(("GOMP_parallel", library))
 
@@ -125,7 +125,7 @@ class Kernels:
             if shared and parallel is not None and (count := torch.get_num_threads()) > 1:
                 parallel(code, address, count, 0)
             else:
-                alone(address)
+                call(address)
 
         return run
 
@@ -133,9 +133,9 @@ class Kernels:
         """x (rows, into) times a matrix (out, into) in 32 bits, plus a bias (out,): (rows, out)."""
         (rows, into), out = x.shape, weight.shape[0]
         y = x.new_empty(rows, out)
-        addend = 0 if bias is None else bias.data_ptr()
+        bias_address = 0 if bias is None else bias.data_ptr()
         job = (
-            0, 0, 0, x.data_ptr(), y.data_ptr(), addend, rows,
+            0, 0, 0, x.data_ptr(), y.data_ptr(), bias_address, rows,
             weight.data_ptr(), 0, into, out, out // PARTS + 4, 0,
         )  # fmt: skip
         self.product_fp32(job, rows * into * out >= SHARED)
@@ -149,11 +149,13 @@ class Kernels:
             matrix: The matrix.
             levels: 0 for rows in 16 bits; for rows in 8 bits the integer for their largest value.
         """
-        rows, into, (addend, fields) = x.shape[0], matrix.into, matrix.fields
+        rows, into, (bias_address, fields) = x.shape[0], matrix.into, matrix.fields
         y = x.new_empty(rows, matrix.out)
         # For each thread: x in integers of 16 bits, and a scale for each row.
         space = self._space.of(torch.get_num_threads() * (rows + (rows * into + 1) // 2))
-        job = 0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), addend, rows, *fields, levels
+        job = (
+            0, 0, space.data_ptr(), x.data_ptr(), y.data_ptr(), bias_address, rows, *fields, levels,
+        )  # fmt: skip
         self.product_int8(job, rows * into * matrix.out >= SHARED)
         return y
 
@@ -175,17 +177,17 @@ class Kernels:
         """
         (batch, heads, queries, dim), (_, kv_heads, keys, _) = q.shape, k.shape
         y = q.new_empty(batch, queries, heads, dim)
-        addend, biased = 0, tuple[int, ...]((0, 0, 0, 0))
+        bias_address, strides = 0, tuple[int, ...]((0, 0, 0, 0))
         if bias is not None:
-            addend, biased = bias.data_ptr(), bias.expand(batch, -1, -1, -1).stride()
+            bias_address, strides = bias.data_ptr(), bias.expand(batch, -1, -1, -1).stride()
         (q_row, q_head, q_stride, _), (k_row, k_head, k_stride, _) = q.stride(), k.stride()
         v_row, v_head, v_stride, _ = v.stride()
-        space, first_counts = self._space.of(torch.get_num_threads() * keys), _integers(counts)
+        space, first_counts = self._space.of(torch.get_num_threads() * keys), _integer_array(counts)
         job = (
-            0, 0, space.data_ptr(), q.data_ptr(), y.data_ptr(), addend, batch,
-            k.data_ptr(), v.data_ptr(), first_counts.buffer_info()[0], _address(scale),
+            0, 0, space.data_ptr(), q.data_ptr(), y.data_ptr(), bias_address, batch,
+            k.data_ptr(), v.data_ptr(), first_counts.buffer_info()[0], _float_address(scale),
             heads, heads // kv_heads, queries, keys, dim, causal, reach or keys,
-            q_row, q_head, q_stride, k_row, k_head, k_stride, v_row, v_head, v_stride, *biased,
+            q_row, q_head, q_stride, k_row, k_head, k_stride, v_row, v_head, v_stride, *strides,
         )  # fmt: skip
         self.attention(job, batch * heads * queries * keys * dim >= SHARED_ATTENTION)
         return y.transpose(1, 2)
@@ -219,8 +221,8 @@ def attend_few(
     With `by_row`, the number of rows does not decide.
     """
     kernels, (batch, _, queries, _) = LOADER.kernels, q.shape
-    most = queries if by_row else batch * queries
-    if kernels is None or most > QUERIES or not torch.is_inference_mode_enabled():
+    query_count = queries if by_row else batch * queries
+    if kernels is None or query_count > QUERIES or not torch.is_inference_mode_enabled():
         return None
     if not (q.is_cpu and q.dtype == k.dtype == v.dtype == torch.float32 and k.shape == v.shape):
         return None
@@ -236,18 +238,20 @@ def attend_few(
 
 
 @lru_cache(maxsize=16)
-def _integers(numbers: tuple[int, ...]) -> array[int]:
+def _integer_array(numbers: tuple[int, ...]) -> array[int]:
+    """The numbers as an array of 64-bit integers."""
     return array("q", numbers)
 
 
 @cache
-def _float(value: float) -> array[float]:
+def _float_array(value: float) -> array[float]:
+    """A number as a 32-bit float, in an array that is kept for ever."""
     return array("f", (value,))
 
 
-def _address(value: float) -> int:
+def _float_address(value: float) -> int:
     """The address of a 32-bit float, which stays there."""
-    return _float(value).buffer_info()[0]
+    return _float_array(value).buffer_info()[0]
 
 
 class Loader:
@@ -276,7 +280,7 @@ class Loader:
         sizes = [weight.numel() for weight in model.parameters() if weight.dim() == 2]
         # Those of matrices in 8 bits:
         sizes += [getattr(module, "elements", 0) for module in model.modules()]
-        self._work += passes * sum(size for size in sizes if size >= SMALLEST)
+        self._work += passes * sum(size for size in sizes if size >= MIN_ELEMENTS)
         enough = self._work >= WORTH_COMPILING or choice() == "always"
         if enough or (self._work >= WORTH_LOADING and code_file().exists()):
             self.load()
@@ -292,7 +296,7 @@ class Loader:
             if self.kernels is not None:
                 return
             try:
-                self.kernels = Kernels(_stored() or _compiled())
+                self.kernels = Kernels(_read_code() or _compile_code())
             except Exception as error:  # whatever is wrong with the compiler, PyTorch computes
                 self.problem = f"{type(error).__name__}: {error}"
 
@@ -303,10 +307,10 @@ LOADER = Loader()
 
 def choice() -> str:
     """The value of `REGARD_KERNELS`."""
-    given = os.environ.get(VARIABLE) or "auto"
-    if given not in CHOICES:
-        raise InputError(VARIABLE, got=given, expected=f"one of {', '.join(CHOICES)}")
-    return given
+    value = os.environ.get(VARIABLE) or "auto"
+    if value not in CHOICES:
+        raise InputError(VARIABLE, got=value, expected=f"one of {', '.join(CHOICES)}")
+    return value
 
 
 def state() -> str:
@@ -317,8 +321,8 @@ def state() -> str:
         return "by PyTorch; with Numba they are faster: pip install 'regard[fast]'"
     if LOADER.problem:
         return f"by PyTorch: {LOADER.problem}"
-    there = "compiled" if code_file().exists() else "compiled when that pays"
-    return f"by Numba {version('numba')}, {there}: {code_file()}"
+    compiled = "compiled" if code_file().exists() else "compiled when that pays"
+    return f"by Numba {version('numba')}, {compiled}: {code_file()}"
 
 
 @cache
@@ -339,14 +343,14 @@ def code_file() -> Path:
     return cache_folder() / "kernels" / f"{binding.get_host_cpu_name()}-{key}.o"
 
 
-def _stored() -> bytes | None:
+def _read_code() -> bytes | None:
     """The machine code in the cache folder; None if there is none, or if it is damaged.
 
     A file that another user may have written is not used: it would run their code.
     """
     file = code_file()
     try:
-        stored = read_private(file, LARGEST)
+        stored = read_private(file, MAX_CODE_BYTES)
     except FileNotFoundError:
         return None
     except (OSError, InputError) as error:
@@ -359,17 +363,17 @@ def _stored() -> bytes | None:
     return code
 
 
-def _compiled() -> bytes:
+def _compile_code() -> bytes:
     """Compiles the kernels, and stores the machine code if the cache folder can be written."""
     from regard.kernels.compiled import compile_kernels
 
-    code = compile_kernels(_machine())
+    code = compile_kernels(_target_machine())
     with suppress(WriteError):  # then each process compiles its own
         write_private(code_file(), hashlib.sha256(code).digest() + code)
     return code
 
 
-def _machine() -> Any:
+def _target_machine() -> Any:
     """llvmlite's description of this processor."""
     from llvmlite import binding
 

@@ -24,7 +24,7 @@ from regard.errors import InputError
 from regard.kernels.dropout import drop, gumbel
 from regard.kernels.linear import Linear
 from regard.kernels.small_batches import attend_few
-from regard.layers.context import Context, Memory, misshapen
+from regard.layers.context import Context, Memory, shape_error
 from regard.layers.layout import Layout
 from regard.layers.masks import Mask, hardmax, masked_softmax
 from regard.layers.mixer import Mixer
@@ -68,22 +68,22 @@ class DotScore(nn.Module):
         Uses the fused kernel, except with dropout or if hard: these are computed step by step.
         """
         if dropout or self.hard:
-            choice = _choice(self)
+            choice = _key_choice(self)
             return attend_unfused(self.scores, q, k, v, mask, bias, dropout, choice=choice)
-        few = attend_few(q, k, v, mask, bias, self.scale, by_row=self.by_row)
-        if few is not None:
-            return few
+        few_queries_out = attend_few(q, k, v, mask, bias, self.scale, by_row=self.by_row)
+        if few_queries_out is not None:
+            return few_queries_out
         outs = []
         for queries, keys, allowed, causal in mask.kernel_calls(q.shape[2], k.shape[2], q.device):
             if bias is not None:  # the kernel takes one tensor only: merge the mask into the bias
                 if causal:
                     allowed, causal = mask.dense(q.shape[2], k.shape[2], q.device), False
-                part = bias[:, :, queries, keys]
-                allowed = part if allowed is None else part.masked_fill(~allowed, float("-inf"))
+                added = bias[:, :, queries, keys]
+                allowed = added if allowed is None else added.masked_fill(~allowed, float("-inf"))
             out = F.scaled_dot_product_attention(
-                _part(q, queries),
-                _part(k, keys),
-                _part(v, keys),
+                _select_positions(q, queries),
+                _select_positions(k, keys),
+                _select_positions(v, keys),
                 attn_mask=allowed,
                 is_causal=causal,
                 scale=self.scale,
@@ -93,7 +93,7 @@ class DotScore(nn.Module):
         return outs[0] if len(outs) == 1 else torch.cat(outs, dim=2)  # along the queries
 
 
-def _part(x: Tensor, positions: slice) -> Tensor:
+def _select_positions(x: Tensor, positions: slice) -> Tensor:
     """x[:, :, positions] of x (batch, heads, length, head_dim); x itself if that is all of it."""
     return x if positions == slice(0, x.shape[2]) else x[:, :, positions]
 
@@ -124,11 +124,11 @@ class AdditiveScore(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
     ) -> Tensor:
         """softmax(scores + bias) v, step by step: no fused kernel supports this score."""
-        choice = _choice(self)
+        choice = _key_choice(self)
         return attend_unfused(self.scores, q, k, v, mask, bias, dropout, choice=choice)
 
 
-def _choice(score: DotScore | AdditiveScore) -> str:
+def _key_choice(score: DotScore | AdditiveScore) -> str:
     """How keys are chosen now: `soft`, `best`, or `sampled` in training."""
     if not score.hard:
         return "soft"
@@ -259,14 +259,14 @@ class Attention(Mixer):
             self.key_value = Linear(self.memory_width, self.widths[1], bias=has_bias)
         # One projection for q, k and v. The int8 conversion sets it, so that x is quantized once.
         self.joined: nn.Module | None = None
-        self.query_norm, self.key_norm = self._norms(score, query_key_norm)
+        self.query_norm, self.key_norm = self._make_norms(score, query_key_norm)
         self.score_bias = score_bias
         self.out: nn.Module = nn.Identity()
         if self.own_values:
             self.out = Linear(self.widths[0], dim, bias=bias in (True, "all", "out"))
-        self.score = self._score(score, hard=hard)
+        self.score = self._make_score(score, hard=hard)
 
-    def _norms(
+    def _make_norms(
         self, score: str, query_key_norm: float
     ) -> tuple[nn.Module | None, nn.Module | None]:
         """The norms of each head's queries and of its keys; None where there is none."""
@@ -277,7 +277,8 @@ class Attention(Mixer):
         query, key = (norm("rms", self.head_dim, query_key_norm) for _ in range(2))
         return query, key
 
-    def _score(self, score: str, *, hard: bool | str) -> DotScore | AdditiveScore:
+    def _make_score(self, score: str, *, hard: bool | str) -> DotScore | AdditiveScore:
+        """Builds the score function; raises InputError if its name or `hard` is unknown."""
         if score not in SCORES:
             raise InputError("score", got=score, expected=f"one of {', '.join(SCORES)}")
         if hard not in (False, True, "sampled"):
@@ -332,7 +333,7 @@ class Attention(Mixer):
         else:
             qkv = joined(x).view(-1, sum(heads), self.head_dim)
             q, k, v = qkv.split_with_sizes(heads, 1)
-        q, k = normed(self.query_norm, q), normed(self.key_norm, k)
+        q, k = apply_norm(self.query_norm, q), apply_norm(self.key_norm, k)
         q, k = ctx.scheme.rotate(q, ctx.positions), ctx.scheme.rotate(k, ctx.positions)
         layout, mask, bias = ctx.layout, ctx.mask, ctx.bias
         if ctx.windows is not None:  # ctx.bias has the shape of whole sequences, not of windows
@@ -380,17 +381,17 @@ class Attention(Mixer):
         """
         if memory.x.shape != (memory.layout.count, self.memory_width):
             what = f"{self.name}: the memory"
-            raise misshapen(what, memory.x, memory.layout, self.memory_width, "memory.layout")
+            raise shape_error(what, memory.x, memory.layout, self.memory_width, "memory.layout")
         if not self.own_values:
             keys = self.key_value(memory.layout.positions if self.by_location else memory.x)
             k = memory.layout.rows(keys, self.kv_heads)
             v = memory.layout.rows(memory.x, 1).expand(-1, self.kv_heads, -1, -1)
-            return normed(self.key_norm, k), v
+            return apply_norm(self.key_norm, k), v
         rows = memory.layout.rows(self.key_value(memory.x), 2 * self.kv_heads)
         k, v = rows[:, : self.kv_heads], rows[:, self.kv_heads :]
-        return normed(self.key_norm, k), v
+        return apply_norm(self.key_norm, k), v
 
 
-def normed(norm: nn.Module | None, x: Tensor) -> Tensor:
+def apply_norm(norm: nn.Module | None, x: Tensor) -> Tensor:
     """Applies the norm to queries or keys (…, head_dim); x itself if the norm is None."""
     return x if norm is None else norm(x)

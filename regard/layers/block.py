@@ -106,12 +106,12 @@ def sublayers(shape: BlockShape, name: str, *, cross: bool = False) -> dict[str,
     if not shape.feed_forward:
         names = [part for part in names if not part.endswith("feed_forward")]
     if cross and not any(part.endswith("cross_attention") for part in names):
-        last = names[-1:] if names[-1].endswith("feed_forward") else []
-        names = [*names[: len(names) - len(last)], "cross_attention", *last]
-    return {part: _mixer(shape, f"{name}.{part}") for part in names}
+        feed_forward = names[-1:] if names[-1].endswith("feed_forward") else []
+        names = [*names[: len(names) - len(feed_forward)], "cross_attention", *feed_forward]
+    return {part: _make_mixer(shape, f"{name}.{part}") for part in names}
 
 
-def _mixer(shape: BlockShape, name: str) -> Mixer:
+def _make_mixer(shape: BlockShape, name: str) -> Mixer:
     """Builds one sub-layer; the end of its name says which kind."""
     if name.endswith("recurrent"):
         return Recurrent(
@@ -131,7 +131,7 @@ def _mixer(shape: BlockShape, name: str) -> Mixer:
             bias=shape.bias,
         )
     if name.endswith("attention"):
-        return _attention(shape, name)
+        return _make_attention(shape, name)
     if name.endswith("feed_forward"):
         return FeedForward(
             shape.dim,
@@ -149,7 +149,8 @@ def _mixer(shape: BlockShape, name: str) -> Mixer:
     )
 
 
-def _attention(shape: BlockShape, name: str) -> Attention:
+def _make_attention(shape: BlockShape, name: str) -> Attention:
+    """Builds an attention layer, with a learned bias by relative position if it has windows."""
     cross, bias = name.endswith("cross_attention"), None
     if shape.grid_bias != "none" and shape.grid_window and not cross:
         kind = RelativeBiasNet if shape.grid_bias == "net" else RelativeBias
@@ -218,7 +219,7 @@ class Block(nn.Module):
             if shape.layer_scale is not None:
                 gain = part.partition("_")[0] + "_gain"
                 setattr(self, gain, nn.Parameter(torch.full((shape.dim,), shape.layer_scale)))
-            self.order.append(Sublayer(part, norm_name, _checked_place(norm_place), scale, gain))
+            self.order.append(Sublayer(part, norm_name, _check_norm_place(norm_place), scale, gain))
         self.block_norm = shape.make_norm() if shape.block_norm else None
         self.dropout = Dropout(shape.dropout)
         self.drop_path = shape.drop_path
@@ -257,7 +258,8 @@ class Block(nn.Module):
         return ctx.visit(self._last_site, x)
 
 
-def _checked_place(norm_place: str) -> str:
+def _check_norm_place(norm_place: str) -> str:
+    """Returns `norm_place`; raises InputError if it is not one of `NORM_PLACES`."""
     if norm_place not in NORM_PLACES:
         raise InputError("norm_place", got=norm_place, expected=f"one of {', '.join(NORM_PLACES)}")
     return norm_place
@@ -291,12 +293,12 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(
             [
                 Block(settings, f"{name}.{i}", sublayers(settings, f"{name}.{i}", cross=cross))
-                for i, settings in enumerate(_deeper(shape, layers))
+                for i, settings in enumerate(_block_shapes(shape, layers))
             ]
         )
         self.final_norm = shape.make_norm() if final_norm else nn.Identity()
         self.grid_window = shape.grid_window
-        for kind in (self._attending(), self._holding()):
+        for kind in (self._cached_attentions(), self._stateful_mixers()):
             for slot, mixer in enumerate(kind):
                 mixer.slot = slot
 
@@ -308,11 +310,11 @@ class Stack(nn.Module):
         """Every attention layer of every block, in order."""
         return [mixer for mixer in self.mixers() if isinstance(mixer, Attention)]
 
-    def _attending(self) -> list[Attention]:
+    def _cached_attentions(self) -> list[Attention]:
         """The attention layers whose keys and values are cached in decoding."""
         return [layer for layer in self.attentions() if layer.has_state]
 
-    def _holding(self) -> list[Mixer]:
+    def _stateful_mixers(self) -> list[Mixer]:
         """The other sub-layers that keep a state in decoding, such as recurrent ones."""
         return [m for m in self.mixers() if m.has_state and not isinstance(m, Attention)]
 
@@ -335,10 +337,11 @@ class Stack(nn.Module):
             length: Maximum number of tokens of a row.
             like: Any tensor with the device and dtype of the keys and values.
         """
-        layers = self._attending()
+        layers = self._cached_attentions()
         kv_heads, head_dim = (layers[0].kv_heads, layers[0].head_dim) if layers else (0, 0)
         cache = KVCache(len(layers), rows, length, kv_heads, head_dim, like.device, like.dtype)
-        states = [state for m in self._holding() if (state := m.start(rows, like)) is not None]
+        starts = [mixer.start(rows, like) for mixer in self._stateful_mixers()]
+        states = [state for state in starts if state is not None]
         return RecurrentState(states, cache) if states else cache
 
     def project_memory(self, memory: Memory) -> Memory:
@@ -359,9 +362,10 @@ class Stack(nn.Module):
             for block in self.layers():
                 x = block(x, ctx)
             return self.final_norm(x)
-        taken = [replace(ctx, windows=self.windows(ctx.layout, layer)) for layer in (0, 1)]
+        # Layers alternate between unshifted and shifted windows.
+        layer_contexts = [replace(ctx, windows=self.windows(ctx.layout, layer)) for layer in (0, 1)]
         for number, block in enumerate(self.layers()):
-            x = block(x, taken[number % 2])
+            x = block(x, layer_contexts[number % 2])
         return self.final_norm(x)
 
     def windows(self, layout: Layout, layer: int) -> Windows | None:
@@ -378,7 +382,7 @@ class Stack(nn.Module):
         return before
 
 
-def _deeper(shape: BlockShape, layers: int) -> list[BlockShape]:
+def _block_shapes(shape: BlockShape, layers: int) -> list[BlockShape]:
     """The settings of each block: drop_path rises linearly from 0 in the first to its maximum."""
     if not shape.drop_path:
         return [shape] * layers

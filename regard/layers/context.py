@@ -89,7 +89,7 @@ class Context:
             InputError: With what was got, what was expected, and the nearest name.
         """
         if getattr(x, "shape", None) != (self.layout.count, layer.input_width):
-            raise misshapen(f"{layer.name}: x", x, self.layout, layer.input_width, "ctx.layout")
+            raise shape_error(f"{layer.name}: x", x, self.layout, layer.input_width, "ctx.layout")
         if self.tap is not None:
             self.tap.check_layer(layer.name, layer.sites())
 
@@ -98,7 +98,7 @@ class Context:
         return x if self.tap is None else self.tap.visit_tokens(site, x, self.layout)
 
 
-def misshapen(what: str, x: Tensor, layout: Layout, width: int, layout_name: str) -> InputError:
+def shape_error(what: str, x: Tensor, layout: Layout, width: int, layout_name: str) -> InputError:
     """The error for an x that is not the packed tokens of a layout.
 
     Args:
@@ -112,12 +112,12 @@ def misshapen(what: str, x: Tensor, layout: Layout, width: int, layout_name: str
     got = " x ".join(map(str, shape)) or type(x).__name__
     lengths = [str(length) for length in layout.lengths[:4]]
     lengths += ["…"] if layout.batch > len(lengths) else []
-    sum_of = f" ({' + '.join(lengths)})" if layout.batch > 1 else ""
+    sum_text = f" ({' + '.join(lengths)})" if layout.batch > 1 else ""
     tokens = f"{layout.count} token{'' if layout.count == 1 else 's'}"
     fix = None
     if shape == (layout.batch, layout.longest, width):
         fix = f"sequences are laid end to end, without padding: {layout_name}.unpad(x)"
-    expected = f"{layout.count} x {width}: {tokens}{sum_of} of width {width}"
+    expected = f"{layout.count} x {width}: {tokens}{sum_text} of width {width}"
     return InputError(what, got=got, expected=expected, fix=fix)
 
 
@@ -128,7 +128,7 @@ def make_context(
     causal: bool,
     window: int | None = None,
     cache: KVCache | None = None,
-    **beside: Any,
+    **further_fields: Any,
 ) -> Context:
     """Builds a stack's `Context`, for whole examples or for tokens that follow those in a cache.
 
@@ -138,7 +138,7 @@ def make_context(
         causal: Whether tokens attend to earlier tokens only.
         window: How far apart two tokens may be that attend to each other; None: any distance.
         cache: The state of the rows after earlier tokens; None: there are none.
-        **beside: Further fields of the context, such as `memory` and `tap`.
+        **further_fields: Further fields of the context, such as `memory` and `tap`.
     """
     before = (0,) * layout.batch if cache is None else cache.lengths
     positions = torch.tensor(before, device=layout.device) if any(before) else None  # (batch,)
@@ -149,11 +149,13 @@ def make_context(
         positions = positions.repeat_interleave(counts) + layout.positions  # (tokens,)
     # If all rows are equally long, there is no padding to mask.
     even = layout.even and len(set(before)) <= 1
-    ends = tuple(old + new for old, new in zip(before, layout.lengths, strict=True))
+    ends = tuple(
+        before_row + added for before_row, added in zip(before, layout.lengths, strict=True)
+    )
     mask = Mask(
         causal=causal,
         window=window,
         key_lengths=None if even else ends,
         query_lengths=None if even else layout.lengths,
     )
-    return Context(layout, positions, mask, scheme, cache=cache, **beside)
+    return Context(layout, positions, mask, scheme, cache=cache, **further_fields)

@@ -40,7 +40,7 @@ class OverTime(Mixer):
         """The initial state: zeros (rows, k - 1, dim) for the k - 1 inputs before the first."""
         return (like.new_zeros(rows, self.kernel - 1, self.input_width),)
 
-    def padded(self, x: Tensor, ctx: Context) -> Tensor:
+    def pad_rows(self, x: Tensor, ctx: Context) -> Tensor:
         """Packed tokens (tokens, dim) -> rows with k - 1 more tokens, (batch, length + k - 1, dim).
 
         Zeros are added on both sides. A causal convolution adds only before the tokens: the last
@@ -58,9 +58,9 @@ class OverTime(Mixer):
 
     def _last_inputs(self, rows: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """The last k - 1 inputs of each row, of (batch, k - 1 + length, dim)."""
-        index = torch.tensor(lengths)[:, None] + torch.arange(self.kernel - 1)  # (batch, k - 1)
+        indices = torch.tensor(lengths)[:, None] + torch.arange(self.kernel - 1)  # (batch, k - 1)
         row = torch.arange(len(lengths), device=rows.device)[:, None]
-        return rows[row, index.to(rows.device)]
+        return rows[row, indices.to(rows.device)]
 
 
 class GatedConvolution(OverTime):
@@ -100,7 +100,7 @@ class GatedConvolution(OverTime):
         ctx.check(self, x)
         # A convolution is a product with the k tokens of each window, one after the other, so no
         # product is computed for padding.
-        windows = self.padded(x, ctx).unfold(1, self.kernel, 1)  # (batch, length, dim, k)
+        windows = self.pad_rows(x, ctx).unfold(1, self.kernel, 1)  # (batch, length, dim, k)
         windows = windows.transpose(2, 3).flatten(2)  # (batch, length, k · dim)
         return ctx.visit(self.name, F.glu(self.into(ctx.layout.unpad(windows)), dim=-1))
 
@@ -157,6 +157,6 @@ class Convolution(OverTime):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
         ctx.check(self, x)
-        rows = self.padded(F.glu(self.into(x), dim=-1), ctx)  # (batch, length + k - 1, dim)
+        rows = self.pad_rows(F.glu(self.into(x), dim=-1), ctx)  # (batch, length + k - 1, dim)
         x = ctx.layout.unpad(self.depthwise(rows.transpose(1, 2)).transpose(1, 2))
         return ctx.visit(self.name, self.out(F.silu(self.norm(x))))

@@ -39,11 +39,12 @@ class VocabularyHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(tokens, dim) -> (tokens, vocab)."""
-        return linear(self._scaled(x), self.weight, self.bias)
+        return linear(self._scale_input(x), self.weight, self.bias)
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """Summed cross-entropy of x (tokens, dim) to targets (tokens,), without storing logits."""
-        return cross_entropy(self._scaled(x), self.weight, targets, smoothing, self.bias)
+        return cross_entropy(self._scale_input(x), self.weight, targets, smoothing, self.bias)
 
-    def _scaled(self, x: Tensor) -> Tensor:
+    def _scale_input(self, x: Tensor) -> Tensor:
+        """x · scale."""
         return x if self.scale == 1 else x * self.scale

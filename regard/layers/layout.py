@@ -136,23 +136,23 @@ class Layout:
     @cached_property
     def in_time(self) -> InTime:
         """The order in which a recurrent layer reads the tokens."""
-        return self._timed(self.positions.cpu())
+        return self._order_by_time(self.positions.cpu())
 
     @cached_property
     def backward_in_time(self) -> InTime:
         """The same for a layer that reads each sequence from its last token to its first."""
         lengths = torch.tensor(self.lengths)
-        return self._timed(lengths.repeat_interleave(lengths) - 1 - self.positions.cpu())
+        return self._order_by_time(lengths.repeat_interleave(lengths) - 1 - self.positions.cpu())
 
-    def _timed(self, when: Tensor) -> InTime:
-        """The order of the tokens by the time at which each is read: when (tokens,)."""
+    def _order_by_time(self, times: Tensor) -> InTime:
+        """The order of the tokens by the time at which each is read: times (tokens,)."""
         lengths = torch.tensor(self.lengths)
         rows = lengths.argsort(descending=True, stable=True)
         rank = rows.argsort().repeat_interleave(lengths)  # rank of each token's sequence
-        tokens = (when * self.batch + rank).argsort()
+        tokens = (times * self.batch + rank).argsort()
         orders = (tokens, tokens.argsort(), rows, rows.argsort())
         tokens, tokens_back, rows, rows_back = (order.to(self.device) for order in orders)
-        return InTime(tokens, tokens_back, torch.bincount(when), rows, rows_back)
+        return InTime(tokens, tokens_back, torch.bincount(times), rows, rows_back)
 
     def reversed(self, rows: Tensor) -> Tensor:
         """Padded rows (batch, length, dim) with the tokens of each row in reversed order.
@@ -273,8 +273,8 @@ class Windows(Layout):
     @cached_property
     def mask(self) -> Mask:
         """Allows attention only within a window and between neighbours in the image."""
-        whole = len(self.own_slots) == self.windows_per_image * self.longest
-        if whole and not self.own_segments.any():
+        no_padding = len(self.own_slots) == self.windows_per_image * self.longest
+        if no_padding and not self.own_segments.any():
             return Mask()
         segments = torch.full((self.windows_per_image * self.longest,), -1)
         segments[self.own_slots] = self.own_segments

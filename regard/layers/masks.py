@@ -77,9 +77,9 @@ class Mask:
         self, queries: int, keys: int, device: torch.device | str = "cpu"
     ) -> Tensor:
         """The position of each query among the keys: (batch or 1, query)."""
-        first, *others = starts = self._starts(queries, keys)
-        if not others:  # every row starts at the same position
-            return torch.arange(first, first + queries, device=device)[None]
+        first_start, *other_starts = starts = self._starts(queries, keys)
+        if not other_starts:  # every row starts at the same position
+            return torch.arange(first_start, first_start + queries, device=device)[None]
         return torch.tensor(starts, device=device)[:, None] + torch.arange(queries, device=device)
 
     def dense(self, queries: int, keys: int, device: torch.device | str = "cpu") -> Tensor | None:
@@ -90,7 +90,7 @@ class Mask:
         sizes = (queries, keys, str(device))
         if sizes not in self._dense:
             positions = self.query_positions(queries, keys, device)
-            self._dense[sizes] = self._build(range(queries), slice(0, keys), positions)
+            self._dense[sizes] = self._build_tensor(range(queries), slice(0, keys), positions)
         return self._dense[sizes]
 
     def first_counts(self, batch: int, queries: int, keys: int) -> tuple[int, ...] | None:
@@ -101,10 +101,11 @@ class Mask:
         """
         sizes = (batch, queries, keys)
         if sizes not in self._counts:
-            self._counts[sizes] = self._count(batch, queries, keys)
+            self._counts[sizes] = self._compute_first_counts(batch, queries, keys)
         return self._counts[sizes]
 
-    def _count(self, batch: int, queries: int, keys: int) -> tuple[int, ...] | None:
+    def _compute_first_counts(self, batch: int, queries: int, keys: int) -> tuple[int, ...] | None:
+        """Computes `first_counts`, which stores the result."""
         if self.segments is not None or self.extra is not None:
             return None
         if self.causal:
@@ -115,16 +116,16 @@ class Mask:
             counts = self.key_lengths or (keys,)
         return counts * (batch // len(counts))
 
-    def key_range(self, chosen: Sequence[int], queries: int, keys: int) -> slice:
+    def key_range(self, indices: Sequence[int], queries: int, keys: int) -> slice:
         """The range of keys that these queries can need by causality, window and key lengths.
 
         Args:
-            chosen: Indices of the queries.
+            indices: Indices of the queries.
             queries: Total number of queries.
             keys: Total number of keys.
         """
         starts = self._starts(queries, keys)
-        nearest, farthest = min(starts) + min(chosen), max(starts) + max(chosen)
+        nearest, farthest = min(starts) + min(indices), max(starts) + max(indices)
         first, last = 0, keys
         if self.window is not None:
             first, last = nearest - self.window, farthest + self.window + 1
@@ -137,13 +138,13 @@ class Mask:
 
     def part(
         self,
-        chosen: Sequence[int],
+        indices: Sequence[int],
         key_range: slice,
         queries: int,
         keys: int,
         device: torch.device | str,
     ) -> Tensor | None:
-        """The part of `dense` for these queries (`chosen`) and this range of keys (`key_range`).
+        """The part of `dense` for these queries and this range of keys (`key_range`).
 
         None if every key is allowed. A large mask is not built as a whole.
         """
@@ -151,11 +152,13 @@ class Mask:
             return None
         if queries * keys > LARGEST_WHOLE_MASK:
             positions = self.query_positions(queries, keys, device)
-            return self._build(chosen, key_range, positions[:, list(chosen)])
-        whole = self.dense(queries, keys, device)
-        return None if whole is None else _cut(whole, chosen, key_range)
+            return self._build_tensor(indices, key_range, positions[:, list(indices)])
+        dense_mask = self.dense(queries, keys, device)
+        return None if dense_mask is None else _select_cells(dense_mask, indices, key_range)
 
-    def _build(self, chosen: Sequence[int], key_range: slice, positions: Tensor) -> Tensor | None:
+    def _build_tensor(
+        self, indices: Sequence[int], key_range: slice, positions: Tensor
+    ) -> Tensor | None:
         """All rules for some queries, at positions `positions` (batch or 1, query), and some keys.
 
         Returns:
@@ -172,13 +175,15 @@ class Mask:
             lengths = torch.tensor(self.key_lengths, device=positions.device)
             rules.append((key < lengths[:, None])[:, None, None])  # (batch, 1, 1, key)
         if self.segments is not None:
-            of_query, of_key = self.segments
-            same = (
-                of_query[:, list(chosen), None] == of_key[:, None, key_range]
+            query_segments, key_segments = self.segments
+            same_segment = (
+                query_segments[:, list(indices), None] == key_segments[:, None, key_range]
             )  # (batch, query, key)
-            rules.append(same[:, None])
+            rules.append(same_segment[:, None])
         if self.extra is not None:
-            rules.append(_cut(self.extra[(None,) * (4 - self.extra.dim())], chosen, key_range))
+            rules.append(
+                _select_cells(self.extra[(None,) * (4 - self.extra.dim())], indices, key_range)
+            )
         if not rules:
             return None
         mask = rules[0]
@@ -202,11 +207,11 @@ class Mask:
         top-left, so it is right only with as many queries as keys. Padding comes after the real
         keys, where a causal query never attends, so it needs no mask in that case.
         """
-        plain = self.window is None and self.segments is None and self.extra is None
-        same = self.query_lengths == self.key_lengths
-        if self.causal and plain and same and queries == keys:
+        no_other_rule = self.window is None and self.segments is None and self.extra is None
+        same_lengths = self.query_lengths == self.key_lengths
+        if self.causal and no_other_rule and same_lengths and queries == keys:
             return queries > 1
-        if self.causal and plain and queries == 1 and self.key_lengths is None:
+        if self.causal and no_other_rule and queries == 1 and self.key_lengths is None:
             return False  # one new token may attend to everything in the cache
         return None
 
@@ -227,20 +232,20 @@ class Mask:
             yield KernelCall(slice(0, queries), slice(0, keys), *self.kernel(queries, keys, device))
             return
         for first in range(0, queries, QUERIES_PER_CALL):
-            chosen = range(first, min(first + QUERIES_PER_CALL, queries))
-            key_range = self.key_range(chosen, queries, keys)
-            allowed = self.part(chosen, key_range, queries, keys, device)
-            yield KernelCall(slice(chosen.start, chosen.stop), key_range, allowed, causal=False)
+            indices = range(first, min(first + QUERIES_PER_CALL, queries))
+            key_range = self.key_range(indices, queries, keys)
+            allowed = self.part(indices, key_range, queries, keys, device)
+            yield KernelCall(slice(indices.start, indices.stop), key_range, allowed, causal=False)
 
 
-def _cut(x: Tensor, chosen: Sequence[int], key_range: slice) -> Tensor:
-    """x[:, :, some, key_range] of a mask (batch, heads, query, key); dimensions of size 1 stay."""
+def _select_cells(x: Tensor, indices: Sequence[int], key_range: slice) -> Tensor:
+    """x[:, :, indices, key_range] of a mask (batch, heads, query, key); sizes of 1 stay."""
     x = x if x.shape[3] == 1 else x[..., key_range]
     if x.shape[2] == 1:
         return x
-    if isinstance(chosen, range):  # a view
-        return x[:, :, chosen.start : chosen.stop : chosen.step]
-    return x[:, :, list(chosen)]
+    if isinstance(indices, range):  # a view
+        return x[:, :, indices.start : indices.stop : indices.step]
+    return x[:, :, list(indices)]
 
 
 def hardmax(weights: Tensor) -> Tensor:
@@ -254,11 +259,12 @@ def hardmax(weights: Tensor) -> Tensor:
         tensor([[0., 1., 0.],
                 [0., 0., 0.]])
     """
-    first = weights.argmax(-1, keepdim=True)
-    chosen = torch.zeros_like(weights).scatter(
-        -1, first, (weights.gather(-1, first) > 0).to(weights)
+    best_key = weights.argmax(-1, keepdim=True)
+    one_hot = torch.zeros_like(weights).scatter(
+        -1, best_key, (weights.gather(-1, best_key) > 0).to(weights)
     )
-    return chosen + (weights - weights.detach())  # exactly `chosen`, with the gradient of `weights`
+    # The value is exactly `one_hot`; the gradient is that of `weights`.
+    return one_hot + (weights - weights.detach())
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.kernels.dropout import Dropout
-from regard.kernels.linear import Linear, activated, gelu_tanh
+from regard.kernels.linear import Linear, gelu_tanh, linear_activation
 from regard.layers.context import Context
 from regard.layers.mixer import Mixer
 
@@ -75,6 +75,6 @@ class FeedForward(Mixer):
             open_, value = self.into(x).chunk(2, dim=-1)  # (tokens, hidden) each
             hidden = self.function(open_) * value
         else:
-            hidden = activated(self.into, x, self.function)  # (tokens, hidden)
+            hidden = linear_activation(self.into, x, self.function)  # (tokens, hidden)
         out = self.out(self.dropout(hidden) if self.training else hidden)
         return out if ctx is None else ctx.visit(self.name, out)

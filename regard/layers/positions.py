@@ -97,7 +97,7 @@ class Sinusoidal(Positions):
         """Extends the table if it is too short."""
         if length > len(self.table):
             with _GROWING, torch.inference_mode(mode=False):
-                rows = grown(len(self.table), length, self.max_length)
+                rows = row_count(len(self.table), length, self.max_length)
                 self.table = sinusoid(rows, self.dim, halves=self.halves).to(self.table)
 
     def add(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -199,26 +199,26 @@ class Learned(Positions):
         """x + table; for another grid than the table's, its patches are interpolated."""
         if self.grid is None or layout.grid is None or layout.grid == self.grid:
             return self.add(x, layout.positions)
-        table = interpolated(self.table[self.first :], self.grid, layout.grid, self.before)
+        table = interpolate_table(self.table[self.first :], self.grid, layout.grid, self.before)
         return x + table[layout.positions]
 
 
-def interpolated(
-    table: Tensor, grid: tuple[int, int], wanted: tuple[int, int], before: int
+def interpolate_table(
+    table: Tensor, grid: tuple[int, int], new_grid: tuple[int, int], before: int
 ) -> Tensor:
     """Position vectors for another grid of patches, by bicubic interpolation of rows and columns.
 
     Args:
         table: (before + rows · columns, dim) The vectors for `grid`.
         grid: Rows and columns of the table.
-        wanted: Rows and columns of the result.
+        new_grid: Rows and columns of the result.
         before: Number of rows of the table before the grid, which stay as they are.
 
     Returns:
-        (before + wanted rows · columns, dim).
+        (before + rows · columns of `new_grid`, dim).
     """
     plane = table[before:].view(1, *grid, -1).permute(0, 3, 1, 2)  # (1, dim, rows, columns)
-    plane = F.interpolate(plane, wanted, mode="bicubic", align_corners=False)
+    plane = F.interpolate(plane, new_grid, mode="bicubic", align_corners=False)
     return torch.cat((table[:before], plane[0].flatten(1).t()))  # (dim, patches) -> (patches, dim)
 
 
@@ -266,7 +266,7 @@ class Rotary(Positions):
         """
         if length > len(self.sine):
             with _GROWING, torch.inference_mode(mode=False):
-                cosine, sine = self._tables(grown(len(self.sine), length, self.max_length))
+                cosine, sine = self._tables(row_count(len(self.sine), length, self.max_length))
                 self.cosine = cosine.to(self.cosine)
                 self.sine = sine.to(self.sine)
 
@@ -323,16 +323,16 @@ class Buckets(Positions):
         return self.table[self.bucket(offset)].permute(0, 3, 1, 2)
 
 
-def grown(rows: int, length: int, most: int) -> int:
-    """New number of rows of a table: at least `length` and twice `rows`, at most `most`.
+def row_count(rows: int, length: int, max_rows: int) -> int:
+    """New number of rows of a table: at least `length` and twice `rows`, at most `max_rows`.
 
     Doubling makes growth rare.
 
     Example:
-        >>> grown(1024, 1025, 4096), grown(1024, 3000, 4096), grown(1024, 9000, 4096)
+        >>> row_count(1024, 1025, 4096), row_count(1024, 3000, 4096), row_count(1024, 9000, 4096)
         (2048, 3000, 4096)
     """
-    return min(most, max(2 * rows, length))
+    return min(max_rows, max(2 * rows, length))
 
 
 def linear_scaling(factor: float) -> Callable[[Tensor], Tensor]:

@@ -70,7 +70,7 @@ def gates_of(
         Name -> value of the gates that `cell_step` needs, (…, width) each.
     """
     if cell == "gru_before":
-        return _reset_before(from_x, h, hidden, see)
+        return _gates_before(from_x, h, hidden, see)
     from_h = linear(h, *hidden) if h.dim() == 2 else F.linear(h, *hidden)  # U h
     if cell == "rnn":
         return {"candidate": (from_x + from_h).tanh()}
@@ -89,7 +89,7 @@ def gates_of(
     }
 
 
-def _reset_before(from_x: Tensor, h: Tensor, hidden: Hidden, see: GateHook) -> dict[str, Tensor]:
+def _gates_before(from_x: Tensor, h: Tensor, hidden: Hidden, see: GateHook) -> dict[str, Tensor]:
     """The gates of `gru_before`: U_n is multiplied with r ⊙ h, so it needs r first."""
     parts = [2 * h.shape[-1], h.shape[-1]]
     gates, candidate = torch.split(hidden[0], parts)  # U_r and U_z together, U_n
@@ -205,9 +205,9 @@ class Recurrent(Mixer):
         if edited or not fused or 0 in layout.lengths:  # kernels reject empty texts
             out, after = self.step_by_step(x, layout, before, tap, directions)
         else:
-            out, after = self._at_once(x, layout, before, directions)
+            out, after = self._run_kernels(x, layout, before, directions)
             if tap is not None and any(tap.wants(site) for site in [*self.sites()][1:]):
-                self._show(x, out, layout, before, tap, directions)
+                self._record_gates(x, out, layout, before, tap, directions)
         if len(directions) < len(self.directions):
             out = torch.cat((out, torch.zeros_like(out)), 1)  # the backward half
         if cache is not None:
@@ -220,37 +220,38 @@ class Recurrent(Mixer):
             return list(torch.split(x, self.width, 1))  # (tokens, width) each
         return [x] * len(self.directions)
 
-    def _at_once(
+    def _run_kernels(
         self, x: Tensor, layout: Layout, before: States | None, directions: list[Direction]
     ) -> tuple[Tensor, States]:
         """Calls PyTorch's kernels: the output (tokens, dim), and the final state of each row."""
         if self.direction == "both":  # one kernel for both
-            return self._kernel(directions[0], x, layout, before)
+            return self._run_kernel(directions[0], x, layout, before)
         inputs = self._inputs(x)[: len(directions)]
         results = [
-            self._kernel(direction, part, layout, before)
+            self._run_kernel(direction, part, layout, before)
             for direction, part in zip(directions, inputs, strict=True)
         ]
         outs = [out for out, _ in results]
         return outs[0] if len(outs) == 1 else torch.cat(outs, 1), results[0][1]
 
-    def _kernel(
+    def _run_kernel(
         self, direction: Direction, x: Tensor, layout: Layout, before: States | None
     ) -> tuple[Tensor, States]:
+        """Calls PyTorch's kernel of one direction: output (tokens, width), and final state."""
         cells, backward = getattr(self, direction.cells), direction.backward
         initial: Any = None if before is None else tuple(state[None] for state in before)
         if initial is not None and self.cell != "lstm":
             (initial,) = initial
         if layout.even and not backward:
-            out, last = cells(x.view(layout.batch, layout.longest, -1), initial)
+            out, final = cells(x.view(layout.batch, layout.longest, -1), initial)
             out = out.reshape(-1, out.shape[-1])
         else:
             time = layout.backward_in_time if backward else layout.in_time
             packed = PackedSequence(x[time.tokens], time.counts, time.rows, time.rows_back)
-            out, last = cells(packed, initial)
+            out, final = cells(packed, initial)
             out = out.data[time.tokens_back]
-        last = last if self.cell == "lstm" else (last,)
-        return out, tuple(state[0] for state in last)
+        final = final if self.cell == "lstm" else (final,)
+        return out, tuple(state[0] for state in final)
 
     def step_by_step(
         self,
@@ -260,23 +261,23 @@ class Recurrent(Mixer):
         tap: Tap | None = None,
         directions: list[Direction] | None = None,
     ) -> tuple[Tensor, States]:
-        """Computes the same as `_at_once` in a loop over time; a tap may edit the gates.
+        """Computes the same as `_run_kernels` in a loop over time; a tap may edit the gates.
 
         At each time the loop computes only the sequences that have a token there.
         """
         directions = self.directions if directions is None else directions
-        first = before or self.start(layout.batch, x)
+        initial = before or self.start(layout.batch, x)
         results = []
         for direction, part in zip(directions, self._inputs(x), strict=False):
             time = layout.backward_in_time if direction.backward else layout.in_time
             gates = Gates(tap, direction.name, layout, layout.slots[time.tokens])
-            hook = as_it_is if tap is None else gates.see
-            results.append(self._loop(direction, part, time, first, hook))
+            hook = no_edit if tap is None else gates.see
+            results.append(self._loop(direction, part, time, initial, hook))
             gates.record()
         return torch.cat([out for out, _ in results], 1), results[0][1]
 
     def _loop(
-        self, direction: Direction, x: Tensor, time: InTime, first: States, see: GateHook
+        self, direction: Direction, x: Tensor, time: InTime, initial: States, see: GateHook
     ) -> tuple[Tensor, States]:
         """One direction of `step_by_step`: its output (tokens, width), and each row's final state.
 
@@ -284,7 +285,7 @@ class Recurrent(Mixer):
         """
         hidden = self._weights("hh", direction)
         from_x = F.linear(x, *self._weights("ih", direction))[time.tokens]  # (token, gates · width)
-        state = tuple(h[time.rows] for h in first)  # (batch, width) each
+        state = tuple(h[time.rows] for h in initial)  # (batch, width) each
         states = [x.new_zeros(0, self.width)]
         for from_x_t in torch.split(from_x, time.counts.tolist()):
             count = len(from_x_t)
@@ -293,7 +294,7 @@ class Recurrent(Mixer):
             after = cell_step(self.cell, gates, before, see)
             states.append(after[0])
             pairs = zip(after, state, strict=True)
-            state = tuple(torch.cat((new, old[count:])) for new, old in pairs)
+            state = tuple(torch.cat((advanced, previous[count:])) for advanced, previous in pairs)
         return torch.cat(states)[time.tokens_back], tuple(h[time.rows_back] for h in state)
 
     def _weights(self, kind: str, direction: Direction) -> Hidden:
@@ -302,7 +303,7 @@ class Recurrent(Mixer):
         bias = getattr(cells, f"bias_{name}") if cells.bias else None
         return getattr(cells, f"weight_{name}"), bias
 
-    def _show(
+    def _record_gates(
         self,
         x: Tensor,
         out: Tensor,
@@ -312,7 +313,7 @@ class Recurrent(Mixer):
         directions: list[Direction],
     ) -> None:
         """Records the gates, recomputed from x and the kernel's output for all tokens at once."""
-        first = before or self.start(layout.batch, x)
+        initial = before or self.start(layout.batch, x)
         for direction, part, states in zip(
             directions, self._inputs(x), torch.split(out, self.width, 1), strict=False
         ):
@@ -327,12 +328,12 @@ class Recurrent(Mixer):
                 gates.keep(gate, layout.reversed(value) if direction.backward else value)
                 return value
 
-            earlier = torch.cat((first[0][:, None], state[:, :-1]), 1)  # h before each token
+            earlier = torch.cat((initial[0][:, None], state[:, :-1]), 1)  # h before each token
             from_x = F.linear(rows, *self._weights("ih", direction))
             values = gates_of(self.cell, from_x, earlier, self._weights("hh", direction), keep)
             keep("state", state)
             if self.cell == "lstm":
-                inner, inners = first[1], []
+                inner, inners = initial[1], []
                 for time in range(layout.longest):
                     inner = values["forget"][:, time] * inner
                     inner = inner + (values["input"] * values["candidate"])[:, time]
@@ -394,7 +395,7 @@ class Gates:
                 self.tap.records[site] = rows.detach().clone()
 
 
-def as_it_is(gate: str, value: Tensor) -> Tensor:
+def no_edit(gate: str, value: Tensor) -> Tensor:
     """A `GateHook` that edits nothing."""
     del gate
     return value

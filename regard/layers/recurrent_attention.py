@@ -28,7 +28,7 @@ from regard.layers.block import Block, BlockShape
 from regard.layers.context import Context, Memory
 from regard.layers.layout import Layout
 from regard.layers.mixer import Mixer
-from regard.layers.recurrent import GateHook, Gates, Recurrent, as_it_is, cell_step, gates_of
+from regard.layers.recurrent import GateHook, Gates, Recurrent, cell_step, gates_of, no_edit
 from regard.layers.tap.tap import Tap
 
 ContextFunction = Callable[[list[Tensor]], Tensor]
@@ -83,7 +83,7 @@ class AttentionCell(Block):
         )
         super().__init__(shape, name, parts)
         self.dim, self.attends, self.last_word = shape.dim, attends, last_word
-        self.plain = attends and shape.score == "additive" and not hard
+        self._is_soft_additive = attends and shape.score == "additive" and not hard
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """y (tokens, dim) -> s and c concatenated, (tokens, 2 · dim).
@@ -109,11 +109,11 @@ class AttentionCell(Block):
         input_product = self._input_product(x, layout)
         words = layout.pad(x).unbind(1) if self.last_word else ()  # y of each time, (batch, dim)
         hidden = cells.weight_hh_l0, cells.bias_hh_l0
-        see: GateHook = as_it_is
+        see: GateHook = no_edit
         if tap is not None:
             gates = Gates(tap, self.recurrent.name, layout, _slots_in_time(layout))
             see = gates.see
-        look = self._edited_look(ctx) if self._is_edited(tap) else self._look(ctx)
+        look = self._make_edited_look(ctx) if self._is_edited(tap) else self._make_look(ctx)
         state = _states(ctx)[slot]
         queries, contexts, history = list[Tensor](), [], [state]
         for time in range(layout.longest):
@@ -123,11 +123,11 @@ class AttentionCell(Block):
             state = cell_step(cell, gates_of(cell, from_x, state[0], hidden, see), state, see)
             history.append(state)
             contexts.append(context)
-        _states(ctx)[slot] = _last(history, layout)
+        _states(ctx)[slot] = _final_states(history, layout)
         if tap is not None:
             gates.record()
             if not self._is_edited(tap):
-                self._show(queries, ctx)
+                self._record_attention(queries, ctx)
         states = [after[0] for after in history[1:]]
         if layout.longest == 1 and layout.even:
             s, c = states[0], contexts[0]
@@ -150,14 +150,15 @@ class AttentionCell(Block):
         return lambda time, context: from_y[time] + F.linear(context, of_c)
 
     def _is_edited(self, tap: Tap | None) -> bool:
+        """Whether a tap edits this block's attention."""
         sites = self.cross_attention.sites()
         return tap is not None and any(tap.edits_at(site) for site in sites)
 
-    def _look(self, ctx: Context) -> ContextFunction:
+    def _make_look(self, ctx: Context) -> ContextFunction:
         """A function that computes c_t of each row from its latest query."""
         memory = ctx.memory
         if memory is not None and self._is_plain_step(ctx.layout, memory.layout):
-            return self._step_look(memory)
+            return self._make_step_look(memory)
         step_ctx = ctx
         if ctx.tap is not None or ctx.layout.longest > 1 or not ctx.layout.even:
             layout = Layout((1,) * ctx.layout.batch, ctx.layout.device)
@@ -165,11 +166,11 @@ class AttentionCell(Block):
         return lambda queries: self.cross_attention(queries[-1], step_ctx)
 
     def _is_plain_step(self, layout: Layout, source: Layout) -> bool:
-        """Whether `_step_look` applies: a decoding step with one row for each sequence."""
+        """Whether `_make_step_look` applies: a decoding step with one row for each sequence."""
         step = torch.is_inference_mode_enabled() and layout.longest == 1
-        return self.plain and step and layout.batch == source.batch
+        return self._is_soft_additive and step and layout.batch == source.batch
 
-    def _step_look(self, memory: Memory) -> ContextFunction:
+    def _make_step_look(self, memory: Memory) -> ContextFunction:
         """The same function in a decoding step, with additive scores of the source tokens alone.
 
         tanh(W s + U h_i) is most of the work, and the padding of a batch may be half of it.
@@ -181,7 +182,7 @@ class AttentionCell(Block):
             keys = memory.packed_keys[attention.name] = layout.unpad(k[:, 0])  # (tokens, dim)
         vector = attention.score.get_parameter("vector")[0]  # v
 
-        def look(queries: list[Tensor]) -> Tensor:
+        def look(queries: list[Tensor]) -> Tensor:  # softmax(v·tanh(W s + U h)) h, by row
             query = attention.query(queries[-1])  # W s, (batch, dim)
             packed_queries = query if layout.batch == 1 else query[layout.sequence_of]
             scores = (keys + packed_queries).tanh_() @ vector  # (tokens,)
@@ -193,7 +194,7 @@ class AttentionCell(Block):
 
         return look
 
-    def _edited_look(self, ctx: Context) -> ContextFunction:
+    def _make_edited_look(self, ctx: Context) -> ContextFunction:
         """The same function if a tap edits this attention.
 
         An edit gets all queries of a sequence, as in other models: those so far, and zeros for
@@ -208,7 +209,7 @@ class AttentionCell(Block):
 
         return look
 
-    def _show(self, queries: list[Tensor], ctx: Context) -> None:
+    def _record_attention(self, queries: list[Tensor], ctx: Context) -> None:
         """Records the attention of all tokens after the loop, from their queries."""
         tap = ctx.tap
         if tap is not None and any(tap.wants(site) for site in self.cross_attention.sites()):
@@ -222,7 +223,7 @@ def _states(ctx: Context) -> list[tuple[Tensor, ...]]:
     return ctx.cache.states
 
 
-def _last(history: list[tuple[Tensor, ...]], layout: Layout) -> tuple[Tensor, ...]:
+def _final_states(history: list[tuple[Tensor, ...]], layout: Layout) -> tuple[Tensor, ...]:
     """The state after the last token of each row, from the states before and after every token."""
     if layout.even:
         return history[-1]

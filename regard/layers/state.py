@@ -91,7 +91,7 @@ class KVCache:
         """
         views, rows, new = self._views, k.shape[0], k.shape[2]
         if views is None or views.made_for != (self.lengths, rows, new):
-            self._views = views = self._view(rows, new)
+            self._views = views = self._make_views(rows, new)
         number = self.order[layer]
         keys, values = views.keys[number], views.values[number]
         new_keys, new_values = views.new_keys[number], views.new_values[number]
@@ -107,23 +107,25 @@ class KVCache:
             values[row, :, position] = v.transpose(1, 2)
         return keys, values
 
-    def _view(self, rows: int, new: int) -> Views:
+    def _make_views(self, rows: int, new: int) -> Views:
         """Views of all buffers for a step that appends `new` tokens to each row."""
         longest, device = max(self.lengths, default=0), self.buffers.device
-        both = self.buffers[:, :rows, : longest + new].permute(3, 0, 1, 4, 2, 5)
-        whole, last = both.unbind(0), both.narrow(4, longest, new).unbind(0)
+        # Keys and values first: (2, buffers, rows, kv_heads, longest + new, head_dim).
+        keys_values = self.buffers[:, :rows, : longest + new].permute(3, 0, 1, 4, 2, 5)
+        new_keys_values = keys_values.narrow(4, longest, new)
         new_positions = None
         if not self.even:
             ends = torch.tensor(self.lengths, device=device)[:, None]
             row = torch.arange(rows, device=device)[:, None]
             new_positions = row, ends + torch.arange(new, device=device)  # (rows, 1), (rows, new)
-        keys, values, new_keys, new_values = (part.unbind(0) for part in (*whole, *last))
+        keys, values = (part.unbind(0) for part in keys_values)
+        new_keys, new_values = (part.unbind(0) for part in new_keys_values)
         made_for = self.lengths, rows, new
         return Views(made_for, keys, values, new_keys, new_values, new_positions)
 
     def advance(self, counts: tuple[int, ...]) -> None:
         """Adds counts[row] to the length of each row."""
-        self.lengths = tuple(old + more for old, more in zip(self.lengths, counts, strict=True))
+        self.lengths = tuple(map(sum, zip(self.lengths, counts, strict=True)))
 
     def mark(self) -> Any:
         """The present number of tokens of each row, for `rewind`."""
@@ -142,12 +144,12 @@ class KVCache:
             if grows:  # into new buffers
                 self.buffers = before.new_empty(len(before), len(order), *before.shape[2:])
                 self._views = None
-            for layer, old in enumerate(self.order[:-1]):
-                new = old if grows else self.order[-1]
-                moved = self.buffers[new, : len(order), :filled]
-                torch.index_select(before[old, :, :filled], 0, rows, out=moved)
+            for layer, old_buffer in enumerate(self.order[:-1]):
+                new_buffer = old_buffer if grows else self.order[-1]
+                moved = self.buffers[new_buffer, : len(order), :filled]
+                torch.index_select(before[old_buffer, :, :filled], 0, rows, out=moved)
                 if not grows:
-                    self.order[layer], self.order[-1] = new, old
+                    self.order[layer], self.order[-1] = new_buffer, old_buffer
         self.lengths = tuple(self.lengths[row] for row in order)
 
 

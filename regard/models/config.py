@@ -77,6 +77,7 @@ class ModelConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill_from_size(cls, values: Any) -> Any:
+        """Adds the values of the named size, where the recipe does not set its own."""
         if not isinstance(values, dict):
             return values
         return {**cls.SIZES.get(str(values.get("size")), {}), **values}
@@ -259,18 +260,19 @@ class BlocksConfig(ModelConfig):
     output of a small network (Swin-V2)."""
 
     @model_validator(mode="after")
-    def _sublayers_fit(self) -> BlocksConfig:
-        words = [part.partition("_")[0] for part in self.sublayers]
-        known = all(re.fullmatch(_SUBLAYER, part) for part in self.sublayers)
-        if not (self.sublayers and known and len(set(words)) == len(words)):
+    def _check_sublayers(self) -> BlocksConfig:
+        """Refuses unknown sub-layers, and settings that name a sub-layer which is not there."""
+        first_words = [part.partition("_")[0] for part in self.sublayers]
+        all_known = all(re.fullmatch(_SUBLAYER, part) for part in self.sublayers)
+        if not (self.sublayers and all_known and len(set(first_words)) == len(first_words)):
             raise ValueError(
                 f"sublayers [{', '.join(self.sublayers)}]: each must end in "
                 f"{', '.join(SUBLAYERS)}, and differ in its first word, as first_feed_forward"
             )
-        named = {*self.sublayers, "cross_attention"}
-        strange = sorted((set(self.scales) | set(self.norm_places)) - named)
-        if strange:
-            raise ValueError(f"{strange[0]} is not in the sublayers {', '.join(self.sublayers)}")
+        names = {*self.sublayers, "cross_attention"}
+        unknown = sorted((set(self.scales) | set(self.norm_places)) - names)
+        if unknown:
+            raise ValueError(f"{unknown[0]} is not in the sublayers {', '.join(self.sublayers)}")
         if self.positions == "sinusoidal_2d" and (not self.has_grid or self.dim % 4):
             got = f"dim {self.dim}" if self.has_grid else f"a model of {self.reads}"
             raise ValueError(f"positions: sinusoidal_2d is for images, with dim / 4 whole; {got}")
@@ -279,7 +281,8 @@ class BlocksConfig(ModelConfig):
         return self
 
     @model_validator(mode="after")
-    def _heads_divide(self) -> BlocksConfig:
+    def _check_heads(self) -> BlocksConfig:
+        """Refuses heads that do not divide the width, and settings that positions cannot take."""
         if self.head_dim is None and self.dim % self.heads:
             raise ValueError(f"dim {self.dim} is not a multiple of heads {self.heads}")
         if self.kv_heads is not None and self.heads % self.kv_heads:

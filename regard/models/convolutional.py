@@ -54,11 +54,11 @@ class FeatureMaps(nn.Module):
         for number, block in enumerate(self.blocks):
             x = block(x)
             if tap is not None:
-                x = _visited(tap, f"{self.name}.{number}.residual", x)
+                x = _visit_cells(tap, f"{self.name}.{number}.residual", x)
         return x
 
 
-def _visited(tap: Tap, site: str, x: Tensor) -> Tensor:
+def _visit_cells(tap: Tap, site: str, x: Tensor) -> Tensor:
     """Lets a tap see or change feature maps as tokens (cells of all images, channels)."""
     maps = x if x.dim() == 4 else x[:, :, None, None]
     count, _, height, width = maps.shape
@@ -156,8 +156,9 @@ class SmallCNN(ConvolutionalEncoder):
                 before, after, config.kernel, bias=True, padded=False, output_cells=cells
             )
             stages.append(Pooled(convolution))
-        (height, width), last = config.map_sizes[-1], config.filters[-1]
-        stages += [HiddenLayer(*pair) for pair in pairwise((last * height * width, *config.dense))]
+        height, width = config.map_sizes[-1]
+        widths = (config.filters[-1] * height * width, *config.dense)
+        stages += [HiddenLayer(*pair) for pair in pairwise(widths)]
         self.encoder = FeatureMaps(stages)
         self.dropout = Dropout(config.dropout)
         self.classes = Linear(config.dim, len(config.classes)) if config.classes else None
@@ -202,25 +203,26 @@ class Residual(nn.Module):
         self, config: ResNetConfig, before: int, after: int, stride: int, cells: tuple[int, int]
     ) -> None:
         super().__init__()
-        entered, left = cells
+        input_cells, output_cells = cells
         if config.block == "basic":
             parts = [
-                Normed(before, after, stride=stride, cells=left),
-                Normed(after, after, cells=left, activated=False),
+                Normed(before, after, stride=stride, cells=output_cells),
+                Normed(after, after, cells=output_cells, activated=False),
             ]
         else:
             inner = after // 4
-            first, second = (stride, 1) if config.stride_in_first else (1, stride)
+            first_stride, second_stride = (stride, 1) if config.stride_in_first else (1, stride)
+            inner_cells = output_cells if first_stride > 1 else input_cells
             parts = [
-                Normed(before, inner, 1, first, cells=left if first > 1 else entered),
-                Normed(inner, inner, stride=second, cells=left),
-                Normed(inner, after, 1, cells=left, activated=False),
+                Normed(before, inner, 1, first_stride, cells=inner_cells),
+                Normed(inner, inner, stride=second_stride, cells=output_cells),
+                Normed(inner, after, 1, cells=output_cells, activated=False),
             ]
         self.parts = nn.Sequential(*parts)
-        same = before == after and stride == 1
-        self.shortcut = (
-            None if same else Normed(before, after, 1, stride, cells=left, activated=False)
-        )
+        same_shape = before == after and stride == 1
+        self.shortcut: nn.Module | None = None
+        if not same_shape:
+            self.shortcut = Normed(before, after, 1, stride, cells=output_cells, activated=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """(images, before, height, width) -> (images, after, height / stride, width / stride)."""
@@ -259,8 +261,8 @@ class ResNet(ConvolutionalEncoder):
     def __init__(self, config: ResNetConfig) -> None:
         super().__init__()
         self.config = config
-        halves = [(side + 1) // 2 for side in config.image]
-        stem = ResNetStem(config.channels, config.stem_width, halves[0] * halves[1])
+        half_sides = [(side + 1) // 2 for side in config.image]
+        stem = ResNetStem(config.channels, config.stem_width, half_sides[0] * half_sides[1])
         stride = 4 * (2 if config.stride_first else 1) * 2 ** (len(config.depths) - 1)
         self.embed = Pixels(config.channels, config.image, stride, stem)
         areas = [height * width for height, width in config.map_sizes]
@@ -268,10 +270,11 @@ class ResNet(ConvolutionalEncoder):
         stages = []
         for number, (depth, stride) in enumerate(zip(config.depths, config.strides, strict=True)):
             before, after = widths[number : number + 2]
-            first = Residual(config, before, after, stride, (areas[number], areas[number + 1]))
-            cells = (areas[number + 1],) * 2
-            blocks = [Residual(config, after, after, 1, cells) for _ in range(depth - 1)]
-            stages.append(nn.Sequential(first, *blocks))
+            cells = areas[number], areas[number + 1]  # before and after the first block
+            blocks = [Residual(config, before, after, stride, cells)]
+            cells = cells[1], cells[1]
+            blocks += [Residual(config, after, after, 1, cells) for _ in range(depth - 1)]
+            stages.append(nn.Sequential(*blocks))
         self.encoder = FeatureMaps(stages)
         self.dropout = Dropout(config.dropout)
         self.classes = Linear(config.dim, len(config.classes)) if config.classes else None

@@ -79,6 +79,7 @@ class Decoder(Model):
         )
 
     def _top(self, ids: Tensor, ctx: Context) -> Tensor:
+        """The output of the top block: ids (tokens,) -> (tokens, dim)."""
         x = self.embed(ids, ctx.positions, ctx.scheme)  # (tokens, dim)
         return self.decoder(ctx.visit("decoder.embedding", x), ctx)
 
@@ -96,16 +97,16 @@ class Decoder(Model):
         ctx = self._context(prompts, tap, state)
         x = self._top(prompts.ids, ctx)
         state.advance(prompts.lengths)
-        last = torch.tensor(prompts.lengths, device=x.device).cumsum(0) - 1  # each prompt's end
+        last_tokens = torch.tensor(prompts.lengths, device=x.device).cumsum(0) - 1  # (prompts,)
         ctx.layout = Layout((1,) * len(prompts.lengths), x.device)
-        return ctx.visit("logits", self.head(x[last]))
+        return ctx.visit("logits", self.head(x[last_tokens]))
 
     def step(self, ids: Tensor, state: KVCache, tap: Tap | None = None) -> Tensor:
         """Feeds one token to each row: ids (rows,) -> logits of the next (rows, vocab)."""
         if tap is not None and not any(state.lengths):  # the first step, if there was no prompt
             tap.begin(self.sites())
-        more = Ragged(ids, (1,) * ids.numel())
-        layout = self.embed.layout(more)
+        new_tokens = Ragged(ids, (1,) * ids.numel())
+        layout = self.embed.layout(new_tokens)
         ctx = make_context(
             layout,
             self.decoder.positions,
@@ -115,7 +116,7 @@ class Decoder(Model):
             tap=tap,
         )
         logits = ctx.visit("logits", self.head(self._top(ids, ctx)))
-        state.advance(more.lengths)
+        state.advance(new_tokens.lengths)
         return logits
 
     def embeds(self) -> list[Embed]:

@@ -41,16 +41,17 @@ class MaskedHead(nn.Module):
         self.norm = norm(config.norm, config.dim, config.norm_epsilon)
         self.vocabulary = VocabularyHead(config.dim, vocab, tied, bias=True)
 
-    def _prepared(self, x: Tensor) -> Tensor:
+    def _transform(self, x: Tensor) -> Tensor:
+        """norm(f(W x)): (tokens, dim) -> (tokens, dim)."""
         return self.norm(self.function(self.transform(x)))
 
     def forward(self, x: Tensor) -> Tensor:
         """(tokens, dim) -> (tokens, vocab)."""
-        return self.vocabulary(self._prepared(x))
+        return self.vocabulary(self._transform(x))
 
     def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """Summed cross-entropy of x (tokens, dim) to targets (tokens,)."""
-        return self.vocabulary.loss(self._prepared(x), targets, smoothing)
+        return self.vocabulary.loss(self._transform(x), targets, smoothing)
 
 
 class BaseEncoder(Model):

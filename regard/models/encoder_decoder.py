@@ -162,9 +162,9 @@ class EncoderDecoder(Model):
 
     def step(self, ids: Tensor, state: DecoderState, tap: Tap | None = None) -> Tensor:
         """Feeds one token to each row: ids (rows,) -> logits of the next (rows, vocab)."""
-        memory, more = state.memory, Ragged(ids, (1,) * ids.numel())
+        memory, new_tokens = state.memory, Ragged(ids, (1,) * ids.numel())
         ctx = make_context(
-            self.target_embed.layout(more),
+            self.target_embed.layout(new_tokens),
             self.decoder.positions,
             causal=True,
             window=self.config.reach,
@@ -174,15 +174,17 @@ class EncoderDecoder(Model):
             tap=tap,
         )
         logits = self._logits(self._decode(ids, ctx), ctx)
-        state.cache.advance(more.lengths)
+        state.cache.advance(new_tokens.lengths)
         return logits
 
     def _decode(self, ids: Tensor, ctx: Context) -> Tensor:
+        """The output of the decoder: ids (tokens,) -> (tokens, dim)."""
         x = self.target_embed(ids, ctx.positions, ctx.scheme)  # (tokens, dim)
         return self.decoder(ctx.visit("decoder.embedding", x), ctx)  # (tokens, dim)
 
     def _logits(self, x: Tensor, ctx: Context) -> Tensor:
-        return ctx.visit("logits", self.head(x))  # (tokens, vocab)
+        """The logits of the next tokens: x (tokens, dim) -> (tokens, vocab)."""
+        return ctx.visit("logits", self.head(x))
 
     def embeds(self) -> list[Embed]:
         """The embeddings of source and target."""

@@ -66,7 +66,7 @@ class ImageEncoder(BaseEncoder):
         )
         self.pooling_layer = Linear(config.dim, config.dim) if config.pooling_layer else None
         self.dropout = Dropout(config.dropout)
-        self.classes = _head(config)
+        self.classes = _make_head(config)
         draw_glorot(self, config.dim)
         for table in self.encoder.positions.parameters():
             # As large as the patch vectors before the first norm: much smaller positions have
@@ -102,8 +102,9 @@ class ImageEncoder(BaseEncoder):
         if not isinstance(head, DistilledHead):
             logits = head(pooled)
             return logits, logits
-        second = hidden.view(len(source), -1, hidden.shape[-1])[:, 1]  # the distillation token
-        return head.own(pooled), head.distilled(self.dropout(second))
+        rows = hidden.view(len(source), -1, hidden.shape[-1])  # (images, tokens, dim)
+        distillation_vectors = self.dropout(rows[:, 1])  # of the second token
+        return head.own(pooled), head.distilled(distillation_vectors)
 
     def classify(self, source: Dense, tap: Tap | None = None) -> Tensor:
         """Logits of the classes of each image, the mean of all heads: (images, classes)."""
@@ -115,7 +116,7 @@ class ImageEncoder(BaseEncoder):
         return self.classify(source, tap)
 
 
-def _head(config: ImageEncoderConfig) -> nn.Module | None:
+def _make_head(config: ImageEncoderConfig) -> nn.Module | None:
     """The head for the classes: linear, with a hidden layer, or one for each of two tokens."""
     count = len(config.classes)
     if not count:

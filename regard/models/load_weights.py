@@ -67,13 +67,13 @@ def load_weights(model: Model, weights: Mapping[str, Tensor]) -> None:
         weights: Name -> tensor for all weights, with the model's shapes and dtypes.
     """
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    given = {id(parameter): weights[name] for name, parameter in parameters.items()}
+    tensors = {id(parameter): weights[name] for name, parameter in parameters.items()}
     addresses: set[int] = set()
-    ready: dict[int, nn.Parameter] = {}
-    for parameter, tensor in given.items():
+    new_parameters: dict[int, nn.Parameter] = {}
+    for parameter, tensor in tensors.items():
         # One tensor under two names that the model does not tie becomes two parameters.
-        apart = tensor.clone() if tensor.data_ptr() in addresses else tensor
+        own_tensor = tensor.clone() if tensor.data_ptr() in addresses else tensor
         addresses.add(tensor.data_ptr())
-        ready[parameter] = nn.Parameter(apart)
-    named = {name: ready[id(parameter)] for name, parameter in parameters.items()}
+        new_parameters[parameter] = nn.Parameter(own_tensor)
+    named = {name: new_parameters[id(parameter)] for name, parameter in parameters.items()}
     model.load_state_dict({**weights, **named}, assign=True)

@@ -43,24 +43,25 @@ def stack_of(
         cross: Whether the blocks attend to a memory.
         feed_forward: False for blocks of attention alone.
     """
-    alike = {field.name for field in fields(BlockShape)} & type(config).model_fields.keys()
-    settings = {name: getattr(config, name) for name in alike}
+    shared_names = {field.name for field in fields(BlockShape)} & type(config).model_fields.keys()
+    settings = {name: getattr(config, name) for name in shared_names}
     settings |= {"causal": causal, "feed_forward": feed_forward}
     settings["direction"] = "both" if config.both_ways and not causal else "forward"
     if config.hidden_dropout is None:
         settings["hidden_dropout"] = config.dropout
     shape = BlockShape(**settings)
-    usual = config.norm_place == "pre" and not config.block_norm
-    final_norm = usual if config.final_norm is None else config.final_norm
-    scheme = _positions(config, causal=causal)
+    default_norm = config.norm_place == "pre" and not config.block_norm
+    final_norm = default_norm if config.final_norm is None else config.final_norm
+    scheme = _make_positions(config, causal=causal)
     return Stack(shape, layers, name, scheme, cross=cross, final_norm=final_norm)
 
 
-def _positions(config: BlocksConfig, *, causal: bool) -> Positions:
+def _make_positions(config: BlocksConfig, *, causal: bool) -> Positions:
+    """Builds the position scheme of a stack, with the options that its kind has."""
     options: dict[str, Any] = {}
     if config.positions == "rotary":
         options = {"head_dim": config.head_width, "rate": config.rotary_base}
-        options["scaling"] = _rotary_scaling(config.rotary_scaling)
+        options["scaling"] = _make_rotary_scaling(config.rotary_scaling)
     elif config.positions == "buckets":
         options = {"buckets": config.buckets, "farthest": config.farthest}
     elif config.positions == "learned":
@@ -77,7 +78,8 @@ def _positions(config: BlocksConfig, *, causal: bool) -> Positions:
     )
 
 
-def _rotary_scaling(scaling: RotaryScaling | None) -> Any:
+def _make_rotary_scaling(scaling: RotaryScaling | None) -> Any:
+    """The function that scales the frequencies of rotary positions; None: they are not scaled."""
     if scaling is None:
         return None
     if scaling.kind == "linear":

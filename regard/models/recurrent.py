@@ -43,7 +43,7 @@ from regard.models.families.rnn import RNNConfig
 from regard.models.families.seq2seq import Seq2SeqConfig
 
 
-def recurrent_shape(config: Seq2SeqConfig | RNNConfig, **more: Any) -> BlockShape:
+def recurrent_shape(config: Seq2SeqConfig | RNNConfig, **settings: Any) -> BlockShape:
     """The settings of blocks that are one recurrent layer each, without norm and residual."""
     return BlockShape(
         dim=config.dim,
@@ -54,7 +54,7 @@ def recurrent_shape(config: Seq2SeqConfig | RNNConfig, **more: Any) -> BlockShap
         residual=False,
         dropout=config.dropout,
         cell=config.cell,
-        **more,
+        **settings,
     )
 
 
@@ -113,14 +113,14 @@ class RecurrentDecoder(Stack):
         only reads forward, s_0 = tanh(W forward_n) of the last token.
         """
         batch = memory.layout.batch
-        whole = last_states(memory.x, memory.layout, self.encoder)  # (batch, dim)
-        newest = whole[:, self.dim // 2 :] if self.encoder == "both" else whole
-        first = self.first(newest).tanh().repeat_interleave(rows, 0)
-        first = first.view(batch * rows, -1, self.states, self.dim)
-        states = [layer.unbind(1) for layer in first.unbind(1)]  # (rows, dim) each
+        final_states = last_states(memory.x, memory.layout, self.encoder)  # (batch, dim)
+        last_read = final_states[:, self.dim // 2 :] if self.encoder == "both" else final_states
+        initial = self.first(last_read).tanh().repeat_interleave(rows, 0)
+        initial = initial.view(batch * rows, -1, self.states, self.dim)
+        states = [layer.unbind(1) for layer in initial.unbind(1)]  # (rows, dim) each
         if self.fed and not self.attends:
-            states.append((whole.repeat_interleave(rows, 0),))
-        cache = KVCache(0, batch * rows, 0, 0, 0, whole.device, whole.dtype)
+            states.append((final_states.repeat_interleave(rows, 0),))
+        cache = KVCache(0, batch * rows, 0, 0, 0, final_states.device, final_states.dtype)
         return RecurrentState(states, cache)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -128,9 +128,9 @@ class RecurrentDecoder(Stack):
         if ctx.cache is None and ctx.memory is not None:  # training: whole targets at once
             memory = self.project_memory(ctx.memory)
             ctx = replace(ctx, memory=memory, cache=self.begin(memory, 1))
-        lowest, *others = self.layers()
-        states, *contexts = lowest(x, ctx).split(self.dim, 1)
-        for block in others:
+        lowest_block, *upper_blocks = self.layers()
+        states, *contexts = lowest_block(x, ctx).split(self.dim, 1)
+        for block in upper_blocks:
             states = block(states, ctx)
         # t = tanh(W_o [s_t; c_t; y_{t-1}]), or tanh(W_o s_t)
         parts = torch.cat((states, *contexts, x), 1) if self.fed else states
@@ -142,13 +142,13 @@ def last_states(x: Tensor, layout: Layout, direction: str) -> Tensor:
 
     Forward, that is the state at the last token, backward the one at the first.
     """
-    lasts = layout.first_tokens + torch.tensor(layout.lengths, device=x.device) - 1
+    last_tokens = layout.first_tokens + torch.tensor(layout.lengths, device=x.device) - 1
     if direction == "forward":
-        return x[lasts]
+        return x[last_tokens]
     if direction == "backward":
         return x[layout.first_tokens]
     half = x.shape[1] // 2
-    return torch.cat((x[lasts, :half], x[layout.first_tokens, half:]), 1)
+    return torch.cat((x[last_tokens, :half], x[layout.first_tokens, half:]), 1)
 
 
 class Seq2Seq(EncoderDecoder):

@@ -98,6 +98,7 @@ class RecurrentLM(Decoder):
         return self._states(texts.ids, self._context(texts, tap))
 
     def _states(self, ids: Tensor, ctx: Context) -> Tensor:
+        """The states of both networks, or of the only one: (tokens, dim)."""
         return super()._top(ids, ctx)
 
     def _top(self, ids: Tensor, ctx: Context) -> Tensor:

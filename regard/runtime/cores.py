@@ -33,7 +33,7 @@ class Cores:
     """
 
     def __init__(self, teams: int, threads: int) -> None:
-        all_there = threading.Barrier(teams)
+        barrier = threading.Barrier(teams)
         self._pool = ThreadPoolExecutor(teams, thread_name_prefix="core")
 
         def prepare(_: int) -> None:
@@ -41,7 +41,7 @@ class Cores:
             # before set_num_threads, or it would override it.
             torch.get_num_threads()
             torch.set_num_threads(max(1, threads // teams))
-            all_there.wait()
+            barrier.wait()
 
         list(self._pool.map(prepare, range(teams)))
         # The setting is per thread, but the last call also sets the default for new threads.

@@ -62,9 +62,9 @@ def runtime_on(device: str | torch.device = "auto", dtype: str = "fp32") -> Runt
     """A `Runtime` with a device and dtype; threads and seeds of the process are not changed."""
     import torch
 
-    where = choose_device(device)
-    check_dtype(dtype, where)
-    return Runtime(torch.get_num_threads(), 0, quiet=False, device=where, dtype=dtype)
+    device_name = choose_device(device)
+    check_dtype(dtype, device_name)
+    return Runtime(torch.get_num_threads(), 0, quiet=False, device=device_name, dtype=dtype)
 
 
 def setup(
@@ -91,13 +91,13 @@ def setup(
     Raises:
         InputError: A number is out of range, or there is no such device.
     """
-    count = _threads(threads)
-    start = 0 if seed is None else seed
-    if not 0 <= start <= LARGEST_SEED:
-        raise InputError("--seed", got=start, expected=f"a whole number from 0 to {LARGEST_SEED}")
+    count = _choose_threads(threads)
+    seed = 0 if seed is None else seed
+    if not 0 <= seed <= LARGEST_SEED:
+        raise InputError("--seed", got=seed, expected=f"a whole number from 0 to {LARGEST_SEED}")
 
-    where = choose_device(device)
-    check_dtype(dtype, where, training=training)
+    device_name = choose_device(device)
+    check_dtype(dtype, device_name, training=training)
 
     import numpy
     import torch
@@ -109,16 +109,16 @@ def setup(
     requested = (threads, os.environ.get(VARIABLE), os.environ.get("OMP_NUM_THREADS"))
     MACHINE.threads_are_set = any(requested)
     torch.set_num_threads(count)
-    torch.manual_seed(start)
-    numpy.random.seed(start)
-    random.seed(start)
+    torch.manual_seed(seed)
+    numpy.random.seed(seed)
+    random.seed(seed)
     if not torch.cuda.is_available():
         # On a CPU this costs nothing measurable as long as new memory is not filled; on a GPU it
         # would warn about kernels that have no deterministic form. It sets the same flag as
         # torch.use_deterministic_algorithms, which would import the compiler and take seconds.
         torch.set_deterministic_debug_mode("warn")
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    return Runtime(count, start, quiet, where, dtype)
+    return Runtime(count, seed, quiet, device_name, dtype)
 
 
 def choose_device(requested: str | torch.device) -> str:
@@ -132,19 +132,19 @@ def choose_device(requested: str | torch.device) -> str:
     """
     if not isinstance(requested, str):
         return str(requested)
-    there = devices()
+    devices_here = devices()
     if requested == "auto":
-        requested = "cuda" if any(name.startswith("cuda") for name in there) else "cpu"
-    matching = [name for name in there if requested in (name, name.partition(":")[0])]
+        requested = "cuda" if any(name.startswith("cuda") for name in devices_here) else "cpu"
+    matching = [name for name in devices_here if requested in (name, name.partition(":")[0])]
     if not matching:
         kind = requested.partition(":")[0]
-        known = kind in DEVICES
+        is_known = kind in DEVICES
         raise InputError(
             "--device",
-            got=requested if known else repr(requested),
-            expected=f"auto, or a device of this machine: {', '.join(there)}",
+            got=requested if is_known else repr(requested),
+            expected=f"auto, or a device of this machine: {', '.join(devices_here)}",
             fix=f"PyTorch {_version('torch')} finds no {requested} on this machine"
-            if known
+            if is_known
             else f"known are {', '.join(DEVICES)}",
         )
     return matching[int(os.environ.get(LOCAL_RANK, "0")) % len(matching)]  # a GPU for each process
@@ -197,7 +197,7 @@ def cores() -> int:
     topology = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
     allowed = os.sched_getaffinity(0)
     distinct = {_first_line(topology.format(number)) or str(number) for number in allowed}
-    return max(1, min(len(distinct), _quota()))
+    return max(1, min(len(distinct), _cpu_quota()))
 
 
 def describe(*, kernels: bool = False) -> dict[str, str]:
@@ -211,14 +211,14 @@ def describe(*, kernels: bool = False) -> dict[str, str]:
         **{package: _version(package) for package in _PACKAGES},
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": str(cores()),
-        "threads": str(_threads(None)),  # as for every command, so REGARD_THREADS counts
-        "memory": _memory(),
-        "devices": _devices(),
-        **(_kernels() if kernels else {}),
+        "threads": str(_choose_threads(None)),  # as for every command, so REGARD_THREADS counts
+        "memory": _memory_text(),
+        "devices": _devices_text(),
+        **(_kernel_rows() if kernels else {}),
     }
 
 
-def _devices() -> str:
+def _devices_text() -> str:
     """The devices as text; torch is imported only if it may have others than the CPU."""
     if _version("torch").endswith("+cpu") and platform.system() != "Darwin":
         return "cpu"
@@ -230,21 +230,23 @@ def _devices() -> str:
     )
 
 
-def _kernels() -> dict[str, str]:
+def _kernel_rows() -> dict[str, str]:
+    """The rows of `regard env` about PyTorch's kernels."""
     import torch
 
-    there = {
+    availability = {
         "flash attention": torch.backends.cuda.flash_sdp_enabled(),  # type: ignore[no-untyped-call]
         "MKL": torch.backends.mkl.is_available(),  # type: ignore[no-untyped-call]
         "oneDNN": torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
     }
     return {
         "CPU capability": torch.backends.cpu.get_cpu_capability(),
-        "kernels": ", ".join(name for name, known in there.items() if known) or "none",
+        "kernels": ", ".join(name for name in availability if availability[name]) or "none",
     }
 
 
-def _threads(requested: int | None) -> int:
+def _choose_threads(requested: int | None) -> int:
+    """The number of threads: as requested, else from the environment, else one for each core."""
     what, got = "--threads", str(requested)
     if requested is None:
         is_set = bool(os.environ.get(VARIABLE, "").strip())
@@ -263,7 +265,7 @@ def _threads(requested: int | None) -> int:
     return int(got)
 
 
-def _quota() -> int:
+def _cpu_quota() -> int:
     """The CPUs that a container's quota allows, rounded up; `MOST_THREADS` without a quota."""
     quota, _, period = _first_line("/sys/fs/cgroup/cpu.max").partition(" ")
     if not (quota.isdigit() and period.isdigit()):
@@ -280,6 +282,7 @@ def _first_line(path: str) -> str:
 
 
 def _version(package: str) -> str:
+    """The version of an installed package, for `regard env`."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -307,14 +310,15 @@ def check_memory(what: str, needed: int, fix: str | None = None) -> None:
     Raises:
         InputError: The machine has less memory.
     """
-    most = memory()
-    if most is not None and needed > most:
-        got, expected = (f"{size / 1e9:,.1f} GB of memory" for size in (needed, most))
+    available = memory()
+    if available is not None and needed > available:
+        got, expected = (f"{size / 1e9:,.1f} GB of memory" for size in (needed, available))
         raise InputError(
             what, got=f"a need for {got}", expected=f"at most the machine's {expected}", fix=fix
         )
 
 
-def _memory() -> str:
+def _memory_text() -> str:
+    """The memory that this process may use, for `regard env`."""
     total = memory()
     return "unknown" if total is None else f"{total / 2**30:.1f} GiB"

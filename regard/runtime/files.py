@@ -35,9 +35,9 @@ _KINDS = {
 
 def cache_folder() -> Path:
     """The folder for files that can be made again: REGARD_CACHE, else one in the user's cache."""
-    given = os.environ.get("REGARD_CACHE")
-    if given:
-        return Path(given)
+    folder = os.environ.get("REGARD_CACHE")
+    if folder:
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
 
 
@@ -49,10 +49,10 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
         OSError: As `open` does.
     """
     path = Path(path)
-    _refuse_others(path, path.stat())  # before opening, which would start some devices
+    _require_regular(path, path.stat())  # before opening, which would start some devices
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        _refuse_others(path, os.fstat(descriptor))
+        _require_regular(path, os.fstat(descriptor))
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -90,17 +90,17 @@ def read_private(path: Path, most: int) -> bytes:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     folder = os.open(path.parent, flags | os.O_DIRECTORY)
     try:
-        _refuse_foreign(path.parent, os.fstat(folder))
+        _require_private(path.parent, os.fstat(folder))
         descriptor = os.open(path.name, flags | os.O_NONBLOCK, dir_fd=folder)
     finally:
         os.close(folder)
     with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        _refuse_others(path, about)
-        _refuse_foreign(path, about)
-        data = file.read(most + 1) if about.st_size <= most else b""
-    if not len(data) == about.st_size <= most:
-        raise InputError(str(path), got=f"{about.st_size:,} bytes", expected=f"at most {most:,}")
+        status = os.fstat(descriptor)
+        _require_regular(path, status)
+        _require_private(path, status)
+        data = file.read(most + 1) if status.st_size <= most else b""
+    if not len(data) == status.st_size <= most:
+        raise InputError(str(path), got=f"{status.st_size:,} bytes", expected=f"at most {most:,}")
     return data
 
 
@@ -126,7 +126,7 @@ def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
 
 
 def read_small(path: Path, most: int = MOST_JSON) -> bytes:
-    """As `read_regular`, but with an `InputError` if the file cannot be read.
+    """Reads as `read_regular` does; if the file cannot be read, that is an `InputError` as well.
 
     Raises:
         InputError: The file is missing, cannot be read, is not regular, or is too large.
@@ -160,16 +160,18 @@ def parse_json(path: Path, data: bytes) -> dict[str, Any]:
     return value
 
 
-def _refuse_others(path: Path, about: os.stat_result) -> None:
-    if not stat.S_ISREG(about.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(about.st_mode), "something else")
+def _require_regular(path: Path, status: os.stat_result) -> None:
+    """Raises InputError if the status is that of a folder, pipe or device."""
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         raise InputError(str(path), got=kind, expected="a regular file")
 
 
-def _refuse_foreign(path: Path, about: os.stat_result) -> None:
-    owner = os.geteuid() if hasattr(os, "geteuid") else about.st_uid
-    if about.st_uid != owner or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        got = f"owner {about.st_uid}, mode {stat.S_IMODE(about.st_mode):o}"
+def _require_private(path: Path, status: os.stat_result) -> None:
+    """Raises InputError if another user owns the file or can write it."""
+    owner = os.geteuid() if hasattr(os, "geteuid") else status.st_uid
+    if status.st_uid != owner or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        got = f"owner {status.st_uid}, mode {stat.S_IMODE(status.st_mode):o}"
         expected = f"owner {owner}, and that no other can write it"
         raise InputError(str(path), got=got, expected=expected)
 
@@ -186,8 +188,8 @@ def write_file(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> 
         WriteError: If that fails; the old file is unchanged.
     """
     path = Path(path)
-    there = os.path.lexists(path)
-    with reporting(str(path), "the old file is unchanged" if there else "nothing was written"):
+    exists = os.path.lexists(path)
+    with reporting(str(path), "the old file is unchanged" if exists else "nothing was written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_beside(path) as temporary:
             write_synced(temporary, data, mode)
@@ -197,7 +199,7 @@ def write_file(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> 
 
 
 @contextlib.contextmanager
-def cleaned_up(clean_up: Callable[[], object]) -> Iterator[None]:
+def call_afterwards(clean_up: Callable[[], object]) -> Iterator[None]:
     """Calls a function after the body, also if the body fails or a signal ends the command."""
     cleanups.append(clean_up)
     try:
@@ -214,9 +216,9 @@ def temporary_beside(path: Path) -> Iterator[Path]:
     If it was not renamed, it is removed after the body, also if the body fails or a signal ends
     the command.
     """
-    temporary = beside(path, "tmp")
+    temporary = hidden_sibling(path, "tmp")
     remove(temporary)  # a killed process with the same number may have left it
-    with cleaned_up(lambda: remove(temporary)):
+    with call_afterwards(lambda: remove(temporary)):
         yield temporary
 
 
@@ -235,10 +237,10 @@ def reporting(what: str, state: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise not_written(what, error, state) from error
+        raise write_error(what, error, state) from error
 
 
-def not_written(what: str, error: OSError, state: str) -> WriteError:
+def write_error(what: str, error: OSError, state: str) -> WriteError:
     """The error for a failed write.
 
     Args:
@@ -294,6 +296,6 @@ def sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def beside(path: Path, kind: Literal["tmp", "old"]) -> Path:
+def hidden_sibling(path: Path, kind: Literal["tmp", "old"]) -> Path:
     """A hidden name next to a path that contains this process's number."""
     return path.with_name(f".{path.name}.{kind}-{os.getpid()}")

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import gc
 
-SELDOM = 100_000
+COLLECTION_THRESHOLD = 100_000
 """Number of new objects after which the collector runs; Python's default is hundreds."""
-_usual: tuple[int, int, int] | None = None
+_default_threshold: tuple[int, int, int] | None = None
 
 
 def collect_seldom() -> None:
     """Makes the collector run seldom from now on; only for the `regard` command's own process."""
-    global _usual
-    _usual = gc.get_threshold()
-    gc.set_threshold(SELDOM)
+    global _default_threshold
+    _default_threshold = gc.get_threshold()
+    gc.set_threshold(COLLECTION_THRESHOLD)
 
 
 def collect_as_usual() -> None:
     """Undoes `collect_seldom`; objects that exist by now are never collected."""
-    global _usual
-    if _usual is not None:
+    global _default_threshold
+    if _default_threshold is not None:
         gc.freeze()
-        gc.set_threshold(*_usual)
-        _usual = None
+        gc.set_threshold(*_default_threshold)
+        _default_threshold = None

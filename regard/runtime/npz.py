@@ -56,15 +56,15 @@ class PackedArray:
         """Whether it holds texts."""
         return self.kind.kind in "US"
 
-    def read(self, most: int = MOST_ARRAY) -> NDArray[Any]:
-        """Read the array, if it takes at most `most` bytes.
+    def read(self, limit: int = MOST_ARRAY) -> NDArray[Any]:
+        """Read the array, if it takes at most `limit` bytes.
 
         Raises:
             InputError: It is larger, packed further than numbers are, or damaged.
         """
-        self.check(most)
-        with _reported(self.what), self._archive.open(self._info) as file:
-            _, fortran, _ = _header(file)
+        self.check(limit)
+        with _report_damage(self.what), self._archive.open(self._info) as file:
+            _, fortran, _ = _read_header(file)
             data = file.read(self.size)
         if len(data) != self.size:
             got, expected = f"{len(data):,} bytes", f"{self.size:,}"
@@ -76,7 +76,7 @@ class PackedArray:
                 raise InputError(f"{self.what} is damaged", got="characters that do not exist")
         return np.frombuffer(data, self.kind).reshape(self.shape, order="F" if fortran else "C")
 
-    def check(self, most: int = MOST_ARRAY) -> None:
+    def check(self, limit: int = MOST_ARRAY) -> None:
         """Check type and size against the part of the file that the array is in.
 
         Raises:
@@ -93,11 +93,11 @@ class PackedArray:
         if min(self.shape, default=0) < 0 or not self.kind.itemsize or self.size > unpacked:
             got = f"an array of {self.shape}, {self.size:,} bytes"
             raise InputError(self.what, got=got, expected=f"at most {unpacked:,}")
-        most = min(most, MOST_TEXT if self.is_text else MOST_ARRAY)
-        expected = f"at most {most:,}"
+        limit = min(limit, MOST_TEXT if self.is_text else MOST_ARRAY)
+        expected = f"at most {limit:,}"
         if not self.is_text and self.size > max(LARGE, MOST_PACKED * stored):
-            most, expected = 0, f"at most {MOST_PACKED} times the {stored:,} that are stored"
-        if self.size > most:
+            limit, expected = 0, f"at most {MOST_PACKED} times the {stored:,} that are stored"
+        if self.size > limit:
             raise InputError(self.what, got=f"{self.size:,} bytes", expected=expected)
         check_memory(self.what, 3 * self.size)
 
@@ -113,7 +113,7 @@ def open_npz(path: Path, file: BufferedReader) -> Iterator[Mapping[str, PackedAr
     Raises:
         InputError: The file is damaged, or holds other things than arrays.
     """
-    with _reported(str(path)):
+    with _report_damage(str(path)):
         archive = zipfile.ZipFile(file)
     with archive:
         size = os.fstat(file.fileno()).st_size
@@ -126,19 +126,19 @@ def open_npz(path: Path, file: BufferedReader) -> Iterator[Mapping[str, PackedAr
             got = f"a name twice among {', '.join(names)}"
             raise InputError(str(path), got=got, expected="another name for each array")
         yield {
-            name: _packed(f"{path}: {name}", archive, info)
+            name: _read_packed_array(f"{path}: {name}", archive, info)
             for name, info in zip(names, members, strict=True)
         }
 
 
-def _packed(what: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> PackedArray:
+def _read_packed_array(what: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> PackedArray:
     """Read the header of an array, and check it against the size of its part of the file."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         got, expected = f"compression method {info.compress_type}", "none, or deflate (8)"
         raise InputError(what, got=got, expected=expected, fix="write it with np.savez_compressed")
-    with _reported(what), archive.open(info) as file:
+    with _report_damage(what), archive.open(info) as file:
         try:
-            shape, _, kind = _header(file)
+            shape, _, kind = _read_header(file)
         except zlib.error:
             raise
         except Exception as error:  # numpy's parser raises many types on bytes that are no header
@@ -147,7 +147,7 @@ def _packed(what: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Packe
     return PackedArray(what, shape, kind, archive, info)
 
 
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read the header of a `.npy` file: shape, whether columns come first, and type of number."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
@@ -156,7 +156,7 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 @contextmanager
-def _reported(what: str) -> Iterator[None]:
+def _report_damage(what: str) -> Iterator[None]:
     """Turn errors of reading an archive into an `InputError`."""
     try:
         yield

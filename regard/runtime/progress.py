@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichBar
     from rich.progress import TaskID
 
-SETTLED = 3.0
+MIN_SECONDS = 3.0
 """Seconds of work after the first report from which on the time left is estimated."""
-AMORTISED = 30.0
+MIN_SECONDS_FROM_START = 30.0
 """Seconds after which the first report counts, too: a slow start hardly matters then."""
 UNKNOWN = "-:--"
 """The time left as long as it is not estimated."""
@@ -92,9 +92,9 @@ class Progress:
                 sys.stderr.write(f"{message}\n")
                 sys.stderr.flush()
 
-    def advance(self, more: float) -> None:
+    def advance(self, amount: float) -> None:
         """Adds to the amount of work that is done."""
-        self._done += more
+        self._done += amount
 
     def finish(self, part: float) -> None:
         """Marks a part of the work as done, replacing what `advance` has counted of it."""
@@ -117,30 +117,32 @@ class Progress:
         if self._first is None and self._done > self._began[1]:
             self._first = now, self._done
         if self._bar is not None and self._task is not None:
-            left, text = self._left(now), safe(" ".join(what))
-            self._bar.update(self._task, completed=self._done, description=text, left=left)
+            time_left, text = self._time_left(now), safe(" ".join(what))
+            self._bar.update(self._task, completed=self._done, description=text, left=time_left)
         elif now - self._last_line >= self.interval or (self.counted and self._done >= self.total):
             self._last_line = now
-            self.print_line(self._line("  ".join(what), self._left(now)))
+            self.print_line(self._progress_line("  ".join(what), self._time_left(now)))
 
-    def _line(self, what: str, left: str) -> str:
+    def _progress_line(self, what: str, time_left: str) -> str:
+        """The line that is printed if there is no terminal."""
         if self.counted:
-            return f"{self.counted} {self._done:.0f}/{self.total:.0f}  {what}  {left} left"
-        return f"{min(1.0, self._done / self.total):4.0%}  {left} left  {what}"
+            return f"{self.counted} {self._done:.0f}/{self.total:.0f}  {what}  {time_left} left"
+        return f"{min(1.0, self._done / self.total):4.0%}  {time_left} left  {what}"
 
     def _start_bar(self) -> None:
+        """Starts the bar if standard error is a terminal."""
         from rich import progress
         from rich.console import Console
 
         console = Console(stderr=True)  # leaves out colours if NO_COLOR is set
         if not sys.stderr.isatty() or console.is_dumb_terminal:
             return
-        left = progress.TextColumn("{task.fields[left]} left", markup=False)
-        what = progress.TextColumn("{task.description}", markup=False)
-        count = (progress.MofNCompleteColumn(), what, left)
+        time_column = progress.TextColumn("{task.fields[left]} left", markup=False)
+        text_column = progress.TextColumn("{task.description}", markup=False)
+        count_columns = (progress.MofNCompleteColumn(), text_column, time_column)
         self._bar = progress.Progress(
             progress.BarColumn(),
-            *(count if self.counted else (left, what)),
+            *(count_columns if self.counted else (time_column, text_column)),
             console=console,
             refresh_per_second=4,
             redirect_stdout=False,  # otherwise results for a pipe would be written to the bar
@@ -150,18 +152,20 @@ class Progress:
         )
         self._bar.start()
 
-    def _left(self, now: float) -> str:
+    def _time_left(self, now: float) -> str:
+        """The time left as `h:mm:ss` or `m:ss`."""
         seconds = 0.0 if self._done >= self.total else self._seconds_left(now)
         if seconds is None:
             return UNKNOWN
-        minutes, left = divmod(round(seconds), 60)
+        minutes, rest = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)
-        return f"{hours}:{minutes:02d}:{left:02d}" if hours else f"{minutes}:{left:02d}"
+        return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
     def _seconds_left(self, now: float) -> float | None:
         """An estimate of the time left; None as long as too little work was seen."""
-        for since, least in ((self._first, SETTLED), (self._began, AMORTISED)):
-            if since is not None and now - since[0] >= least and self._done > since[1]:
+        starts = (self._first, MIN_SECONDS), (self._began, MIN_SECONDS_FROM_START)
+        for since, min_seconds in starts:
+            if since is not None and now - since[0] >= min_seconds and self._done > since[1]:
                 speed = (self._done - since[1]) / (now - since[0])
                 return (self.total - self._done) / speed
         return None

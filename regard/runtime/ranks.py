@@ -62,21 +62,22 @@ class Ranks:
 
     def total(self, value: float) -> float:
         """The sum of a number over all processes."""
-        return self._reduced(value, "SUM")
+        return self._reduce(value, "SUM")
 
     def largest(self, value: float) -> float:
         """The maximum of a number over all processes."""
-        return self._reduced(value, "MAX")
+        return self._reduce(value, "MAX")
 
-    def _reduced(self, value: float, how: str) -> float:
+    def _reduce(self, value: float, how: str) -> float:
+        """The values of all processes combined by `how`, the name of a `ReduceOp` of PyTorch."""
         if self.world == 1:
             return value
         import torch
         import torch.distributed as dist
 
-        box = torch.tensor([value], dtype=torch.float64)
-        dist.all_reduce(box, getattr(dist.ReduceOp, how))
-        return float(box)
+        tensor = torch.tensor([value], dtype=torch.float64)
+        dist.all_reduce(tensor, getattr(dist.ReduceOp, how))
+        return float(tensor)
 
     def shared(self, value: Any) -> Any:
         """Returns the value of process 0 in all processes."""
@@ -85,9 +86,9 @@ class Ranks:
         import torch
         import torch.distributed as dist
 
-        box = [value]
-        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
-        return box[0]
+        values = [value]
+        dist.broadcast_object_list(values, src=0, device=torch.device("cpu"))
+        return values[0]
 
     def wait(self) -> None:
         """Waits until all processes have called this method."""
@@ -137,7 +138,7 @@ def process_group(device: str) -> Iterator[Ranks]:
     if ranks.world == 1:
         yield ranks
         return
-    with _joined(ranks, device) as ending:
+    with _join_group(ranks, device) as ending:
         if not ranks.first:
             logging.getLogger("regard").setLevel(logging.ERROR)
         try:
@@ -205,7 +206,7 @@ class _Ending:
 
 
 @contextmanager
-def _joined(ranks: Ranks, device: str) -> Iterator[_Ending]:
+def _join_group(ranks: Ranks, device: str) -> Iterator[_Ending]:
     """Joins the process group, and handles signals by `_Ending` until the body ends."""
     import torch
     import torch.distributed as dist
@@ -217,8 +218,8 @@ def _joined(ranks: Ranks, device: str) -> Iterator[_Ending]:
     before = set_handlers(ending.receive)
     watchdog = Watchdog(ending.end, JOIN_PATIENCE)
     try:
-        ending.store = store = _arrived(ranks, watchdog)
-        _connect(ranks, backend, store, watchdog)
+        ending.store = store = _open_store(ranks, watchdog)
+        _connect_processes(ranks, backend, store, watchdog)
         watchdog.patience = PATIENCE
         yield ending
         dist.destroy_process_group()
@@ -228,7 +229,7 @@ def _joined(ranks: Ranks, device: str) -> Iterator[_Ending]:
             restore_handlers(before)
 
 
-def _arrived(ranks: Ranks, watchdog: Watchdog) -> Any:
+def _open_store(ranks: Ranks, watchdog: Watchdog) -> Any:
     """Connects to the shared store, and waits until all processes have done so.
 
     torchrun has started the store before its processes. Without torchrun, process 0 starts it.
@@ -242,12 +243,12 @@ def _arrived(ranks: Ranks, watchdog: Watchdog) -> Any:
         TCPStore,
     )
 
-    host, port = _address()
-    of_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
-    starts = ranks.first and not of_torchrun
+    host, port = _store_address()
+    has_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
+    starts = ranks.first and not has_torchrun
     try:
         if not starts:
-            _reach(host, port, CONNECT_WAIT if of_torchrun else ARRIVAL_WAIT)
+            _wait_for_port(host, port, CONNECT_WAIT if has_torchrun else ARRIVAL_WAIT)
         connection = TCPStore(
             host,
             port,
@@ -255,7 +256,7 @@ def _arrived(ranks: Ranks, watchdog: Watchdog) -> Any:
             is_master=starts,
             timeout=timedelta(seconds=CONNECT_WAIT),
             wait_for_workers=False,
-            multi_tenant=not of_torchrun,
+            multi_tenant=not has_torchrun,
         )
         connection.set_timeout(LONGEST_WAIT)
         store = PrefixStore(f"regard/{next(_joins)}", connection)
@@ -265,15 +266,15 @@ def _arrived(ranks: Ranks, watchdog: Watchdog) -> Any:
             if not watchdog.is_orphan():  # else the store is gone, and the watchdog says why
                 count = store.add(ARRIVED, 0)
     except (DistError, OSError) as error:
-        name = "torchrun" if of_torchrun else "process 0"
+        name = "torchrun" if has_torchrun else "process 0"
         reason = error.strerror if isinstance(error, OSError) else "the connection was lost"
-        _give_up(f"{name} does not answer at {host}:{port} ({reason or error})")
+        _end_without_start(f"{name} does not answer at {host}:{port} ({reason or error})")
     if count < ranks.world:
-        _give_up(f"only {count} of {ranks.world} processes came")
+        _end_without_start(f"only {count} of {ranks.world} processes came")
     return store
 
 
-def _connect(ranks: Ranks, backend: str, store: Any, watchdog: Watchdog) -> None:
+def _connect_processes(ranks: Ranks, backend: str, store: Any, watchdog: Watchdog) -> None:
     """Connects the processes, which have all arrived, with each other."""
     import torch.distributed as dist
 
@@ -285,10 +286,10 @@ def _connect(ranks: Ranks, backend: str, store: Any, watchdog: Watchdog) -> None
                 backend, store=store, rank=rank, world_size=world, timeout=LONGEST_WAIT
             )
     except RuntimeError as error:
-        _give_up(f"{lost} ({str(error).partition(chr(10))[0]})")
+        _end_without_start(f"{lost} ({str(error).partition(chr(10))[0]})")
 
 
-def _reach(host: str, port: int, seconds: float) -> None:
+def _wait_for_port(host: str, port: int, seconds: float) -> None:
     """Waits until a port answers.
 
     `TCPStore` would wait as well, but in C++, much longer than it is told, and with stack traces.
@@ -308,7 +309,7 @@ def _reach(host: str, port: int, seconds: float) -> None:
             return
 
 
-def _address() -> tuple[str, int]:
+def _store_address() -> tuple[str, int]:
     """The host and the port of the shared store, from the environment."""
     host, port = (os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
     if not host or not (port.isdigit() and int(port) < 2**16):
@@ -321,7 +322,7 @@ def _address() -> tuple[str, int]:
     return host, int(port)
 
 
-def _give_up(problem: str) -> NoReturn:
+def _end_without_start(problem: str) -> NoReturn:
     """Ends a process that could not join the others; one of each machine says why."""
     if not speaks_for_machine():
         raise SystemExit(1) from None

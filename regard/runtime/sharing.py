@@ -24,7 +24,7 @@ from regard.runtime.cores import torch_threads
 
 INTERVAL = 0.2
 """Seconds between two measurements. The system counts CPU time in hundredths of a second."""
-NOTICED, FORGOTTEN = 0.5, 0.3
+BUSY_CORES, QUIET_CORES = 0.5, 0.3
 """A quiet machine becomes busy if other programs use at least the first number of cores, and a busy
 one stays busy while they use at least the second."""
 PATIENCE = 60.0
@@ -44,42 +44,44 @@ class Machine:
         self.busy = False
         self.threads_are_set = "OMP_NUM_THREADS" in os.environ
         """Whether the user has set the number of threads; then decoding uses that number."""
-        self._seen, self._asked, self._wanted = self._read(), 0.0, 1
+        self._last_reading, self._last_use, self._thread_count = self._read(), 0.0, 1
         self._sleep, self._watcher = Sleep(), threading.Thread()
 
-    def watch(self, wanted: int) -> None:
+    def watch(self, threads: int) -> None:
         """Measures from now on in a background thread, until `PATIENCE` seconds without a call.
 
         Args:
-            wanted: Number of threads that compute on a quiet machine.
+            threads: Number of threads that compute on a quiet machine.
         """
-        self._asked, self._wanted = time.monotonic(), wanted
+        self._last_use, self._thread_count = time.monotonic(), threads
         if not self._watcher.is_alive():
-            self._look()
-            self._watcher = threading.Thread(target=self._keep_looking, daemon=True)
+            self._measure()
+            self._watcher = threading.Thread(target=self._keep_measuring, daemon=True)
             self._watcher.start()
 
-    def threads(self, wanted: int) -> int:
-        """The number of threads to decode with: at most `wanted`, and at most the free cores."""
-        self.watch(wanted)
-        if wanted == 1 or not self.busy or self.threads_are_set:
-            return wanted
-        return max(1, min(wanted, round(_processors() - self.others)))
+    def threads(self, count: int) -> int:
+        """The number of threads to decode with: at most `count`, and at most the free cores."""
+        self.watch(count)
+        if count == 1 or not self.busy or self.threads_are_set:
+            return count
+        return max(1, min(count, round(_processors() - self.others)))
 
-    def _keep_looking(self) -> None:
-        while time.monotonic() - self._asked < PATIENCE:
+    def _keep_measuring(self) -> None:
+        """Measures until nothing was computed for `PATIENCE` seconds; then threads may spin."""
+        while time.monotonic() - self._last_use < PATIENCE:
             time.sleep(INTERVAL)
-            self._look()
+            self._measure()
         self._sleep.set(on=False)
 
-    def _look(self) -> None:
-        now, before = self._read(), self._seen
+    def _measure(self) -> None:
+        """Computes how many cores others used since the last reading, and whether that is busy."""
+        now, before = self._read(), self._last_reading
         if now is None or before is None or now[0] - before[0] < INTERVAL / 2:
             return
-        seconds, everyone, ours = (new - old for new, old in zip(now, before, strict=True))
-        self._seen, self.others = now, max(0.0, everyone - ours) / seconds
-        spare = max(0, _processors() - self._wanted)  # cores that our threads do not use anyway
-        self.busy = self.others >= spare + (FORGOTTEN if self.busy else NOTICED)
+        seconds, everyone, own = (new - old for new, old in zip(now, before, strict=True))
+        self._last_reading, self.others = now, max(0.0, everyone - own) / seconds
+        spare = max(0, _processors() - self._thread_count)  # cores that our threads leave free
+        self.busy = self.others >= spare + (QUIET_CORES if self.busy else BUSY_CORES)
         self._sleep.set(on=self.busy)
 
     @staticmethod
@@ -99,19 +101,20 @@ class Sleep:
     """
 
     def __init__(self) -> None:
-        self._over: threading.Event | None = None
+        self._team_end: threading.Event | None = None
 
     def set(self, *, on: bool) -> None:
         """Lets waiting threads sleep (on) or spin (off)."""
-        if on and self._over is None and (library := gnu_openmp()) is not None:
-            over = self._over = threading.Event()
+        if on and self._team_end is None and (library := gnu_openmp()) is not None:
+            over = self._team_end = threading.Event()
             threading.Thread(target=_idle_team, args=(library, over), daemon=True).start()
-        elif not on and self._over is not None:
-            self._over.set()  # the team ends with the thread that made it
-            self._over = None
+        elif not on and self._team_end is not None:
+            self._team_end.set()  # the team ends with the thread that made it
+            self._team_end = None
 
 
 def _idle_team(library: ctypes.CDLL, over: threading.Event) -> None:
+    """Holds a team of more threads than processors until the event is set."""
     nothing = ctypes.cast(library.omp_get_num_threads, ctypes.c_void_p)
     library.GOMP_parallel(nothing, None, library.omp_get_num_procs() + 1, 0)
     over.wait()
@@ -164,6 +167,7 @@ def seconds_computed() -> float | None:
 
 @functools.cache
 def _processors() -> int:
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

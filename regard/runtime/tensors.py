@@ -99,11 +99,11 @@ class TensorFile:
         _fill(file, memoryview(start))
         length = int.from_bytes(start, "little")
         if length > min(LARGEST, size - 8):
-            most = min(LARGEST, size - 8)
-            raise ValueError(f"a header of {length:,} bytes, where at most {most:,} are possible")
+            limit = min(LARGEST, size - 8)
+            raise ValueError(f"a header of {length:,} bytes, where at most {limit:,} are possible")
         text = bytearray(length)
         _fill(file, memoryview(text))
-        self.records, self.metadata = _parsed(bytes(text))
+        self.records, self.metadata = _parse_header(bytes(text))
         _check_offsets(self.records, size - 8 - length)
 
     @property
@@ -120,13 +120,14 @@ class TensorFile:
         Raises:
             ValueError: The file ends before its last tensor does.
         """
-        return {name: self._read(record, wide) for name, record in self.records.items()}
+        return {name: self._read_tensor(record, wide) for name, record in self.records.items()}
 
-    def _read(self, record: TensorRecord, wide: Collection[torch.dtype]) -> Tensor:
+    def _read_tensor(self, record: TensorRecord, wide: Collection[torch.dtype]) -> Tensor:
+        """Reads one tensor, in 32 bits if its data type is among `wide`."""
         widened = record.kind in wide and record.kind != torch.float32
         tensor = empty_pages(record.count, torch.float32 if widened else record.kind)
         if widened:
-            self._widen(record, tensor)
+            self._read_widened(record, tensor)
         elif record.count:
             _fill(self._file, tensor.view(torch.uint8).numpy().data)
         try:
@@ -134,7 +135,7 @@ class TensorFile:
         except RuntimeError as error:  # an empty tensor with a shape that PyTorch refuses
             raise ValueError(f"a tensor of {record.shape}") from error
 
-    def _widen(self, record: TensorRecord, out: Tensor) -> None:
+    def _read_widened(self, record: TensorRecord, out: Tensor) -> None:
         """Reads a tensor piece by piece through the buffer, and converts it into `out`."""
         numbers = torch.frombuffer(self._buffer, dtype=record.kind)
         for piece in torch.split(out, len(numbers)):
@@ -167,13 +168,13 @@ def _fill(file: Readable, buffer: memoryview) -> None:
     """Fills a buffer completely; raises ValueError if the file ends before."""
     done = 0
     while done < len(buffer):
-        more = file.readinto(buffer[done : done + PIECE])
-        if not more:
+        count = file.readinto(buffer[done : done + PIECE])
+        if not count:
             raise ValueError("a file that ends before its tensors do")
-        done += more
+        done += count
 
 
-def _parsed(text: bytes) -> tuple[dict[str, TensorRecord], dict[str, str]]:
+def _parse_header(text: bytes) -> tuple[dict[str, TensorRecord], dict[str, str]]:
     """Parses a header: entries of the tensors, sorted by position, and metadata."""
     try:
         header = json.loads(text)
@@ -184,23 +185,23 @@ def _parsed(text: bytes) -> tuple[dict[str, TensorRecord], dict[str, str]]:
     metadata = header.pop("__metadata__", None) or {}
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise ValueError("a header whose metadata are not strings")
-    records = {name: _record(name, entry) for name, entry in header.items()}
+    records = {name: _parse_record(name, entry) for name, entry in header.items()}
     ordered = sorted(records.items(), key=lambda item: (item[1].start, item[1].end))
     return dict(ordered), metadata
 
 
-def _record(name: str, values: Any) -> TensorRecord:
+def _parse_record(name: str, values: Any) -> TensorRecord:
     """Checks and converts the header's entry for one tensor."""
     try:
         kind, shape, (start, end) = values["dtype"], values["shape"], values["data_offsets"]
-        whole = [*shape, start, end]
+        sizes_and_offsets = [*shape, start, end]
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"no dtype, shape and data_offsets of {name}") from None
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"{name} of the unknown dtype {kind}")
     if len(shape) > MOST_SIZES:
         raise ValueError(f"{name} of {len(shape)} dimensions")
-    if not all(type(number) is int and 0 <= number < 2**63 for number in whole):
+    if not all(type(number) is int and 0 <= number < 2**63 for number in sizes_and_offsets):
         raise ValueError(f"{name} with a size or an offset that is not a whole number")
     record = TensorRecord(KINDS[kind], tuple(shape), start, end)
     if record.count * record.kind.itemsize != end - start:

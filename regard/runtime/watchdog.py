@@ -48,7 +48,7 @@ class Watchdog:
         self.patience = patience
         self._end_by = end_by
         self._parent = os.getppid() if torchrun_started() else None
-        self._told = False  # that torchrun has ended
+        self._orphan_reported = False
         self._signal: int | None = None
         self._moved, self._position = 0.0, (0, 0)
         self._limit: tuple[float, str] | None = None
@@ -83,34 +83,38 @@ class Watchdog:
         return self._parent is not None and os.getppid() != self._parent
 
     def _watch(self) -> None:
+        """The thread: looks at the signals, the parent process and the time limit in turn."""
         while True:
             ready, _, _ = select.select([self._receiver], [], [], INTERVAL)
             if ready:
                 numbers = self._receiver.recv(64)
                 if not numbers:
                     return
-                self._receive(numbers)
+                self._note_signals(numbers)
             self._check_parent()
             self._check_signal()
             limit = self._limit  # the main thread may remove it at any time
             if limit is not None and time.monotonic() > limit[0]:
                 end(1, f"error: {limit[1]}")
 
-    def _receive(self, numbers: bytes) -> None:
+    def _note_signals(self, numbers: bytes) -> None:
+        """Stores the first signal that came, and the time."""
         for number in numbers:
             if number in SIGNALS and self._signal is None:
                 self._signal, self._moved = number, time.monotonic()
 
     def _check_parent(self) -> None:
-        if self._told or not self.is_orphan():
+        """Sends this process SIGTERM once if torchrun has ended."""
+        if self._orphan_reported or not self.is_orphan():
             return
-        self._told = True
+        self._orphan_reported = True
         if speaks_for_machine():
             with suppress(OSError):  # it may have been torchrun that read what we print
                 os.write(2, b"torchrun has ended, so its processes end as well\n")
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _check_signal(self) -> None:
+        """Ends the process if the main thread has not moved for `patience` after a signal."""
         if self._signal is None:
             return
         frame = sys._current_frames().get(threading.main_thread().ident or 0)

@@ -80,7 +80,8 @@ class TrainConfig(Config):
     square (Hinton et al. 2015)."""
 
     @model_validator(mode="after")
-    def _betas_and_factor(self) -> TrainConfig:
+    def _check_settings(self) -> TrainConfig:
+        """Refuses settings out of range, and settings that contradict each other."""
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas {self.betas}: each must be at least 0 and below 1")
         if self.ema and self.average > 1:

@@ -38,23 +38,23 @@ class MetricsLog:
     def __init__(self, path: Path, *, after: int = -1) -> None:
         self.path = path
         refuse_link(path)
-        cut_back(path, after)
+        remove_later_lines(path, after)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered: each line is one write, so a killed run cuts off at most the last line.
             descriptor = open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             self._file = os.fdopen(descriptor, "ab", buffering=0)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._write_error(error) from error
 
     def write(self, step: int, values: Mapping[str, Value]) -> None:
         """Add one line."""
-        line = {"step": step} | {name: _finite(value) for name, value in values.items()}
+        line = {"step": step} | {name: _null_if_not_finite(value) for name, value in values.items()}
         data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         try:
             written = self._file.write(data)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._write_error(error) from error
         if written != len(data):
             raise WriteError(f"could not write {self.path}: only part of a line", fix=_ADVICE)
 
@@ -62,7 +62,8 @@ class MetricsLog:
         """Close the file."""
         self._file.close()
 
-    def _failed(self, error: OSError) -> WriteError:
+    def _write_error(self, error: OSError) -> WriteError:
+        """The error for a log that could not be written."""
         return WriteError(f"could not write {self.path}: {error.strerror}", fix=_ADVICE)
 
 
@@ -101,10 +102,10 @@ class TensorBoardLog:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Read `metrics.jsonl`; a last line without a line end, which may be cut off, is left out."""
-    return [line for line, _ in _lines(path)]
+    return [line for line, _ in _parse_lines(path)]
 
 
-def cut_back(path: Path, step: int) -> None:
+def remove_later_lines(path: Path, step: int) -> None:
     """Drop all lines of `metrics.jsonl` later than a step, and a last line that is cut off.
 
     Args:
@@ -113,18 +114,18 @@ def cut_back(path: Path, step: int) -> None:
     """
     if not path.exists():
         return
-    kept_lines = b"".join(raw for line, raw in _lines(path) if line["step"] <= step)
+    kept_lines = b"".join(raw for line, raw in _parse_lines(path) if line["step"] <= step)
     if len(kept_lines) != path.stat().st_size:
         write_file(path, kept_lines)
 
 
-def _lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
+def _parse_lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
     """Parse the file: for each line its JSON object and its bytes."""
     lines = []
     # Bytes after the last line end were being written when the run was killed. They are ignored,
     # even if they happen to be valid JSON.
-    *whole, _ = path.read_bytes().split(b"\n")
-    for number, raw in enumerate(whole, start=1):
+    *complete_lines, _ = path.read_bytes().split(b"\n")
+    for number, raw in enumerate(complete_lines, start=1):
         try:
             line = json.loads(raw)
             if not (isinstance(line["step"], int) and 0 <= line["step"] < 2**63):
@@ -140,7 +141,8 @@ def _lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
     return lines
 
 
-def _finite(value: Value) -> Value:
+def _null_if_not_finite(value: Value) -> Value:
+    """The value; None instead of NaN or infinity."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -178,11 +180,11 @@ def plot_losses(metrics: list[dict[str, Any]], path: Path) -> None:
 
     figure = Figure(figsize=(12.8, 7.2), dpi=100, layout="constrained")
     axes = figure.add_subplot()
-    steps, losses = _curve(metrics, TRAIN_LOSS)
+    steps, losses = _loss_curve(metrics, TRAIN_LOSS)
     axes.plot(
         steps, losses, color="#0072b2", linewidth=1.5, label="training (with label smoothing)"
     )
-    steps, losses = _curve(metrics, VALIDATION_LOSS)
+    steps, losses = _loss_curve(metrics, VALIDATION_LOSS)
     axes.plot(
         steps, losses, color="#d55e00", linewidth=2.5, marker="o", label="validation (without)"
     )
@@ -200,11 +202,12 @@ def plot_losses(metrics: list[dict[str, Any]], path: Path) -> None:
     write_file(path, picture.getvalue())
 
 
-def _curve(metrics: list[dict[str, Any]], key: str) -> tuple[list[int], list[float]]:
+def _loss_curve(metrics: list[dict[str, Any]], key: str) -> tuple[list[int], list[float]]:
+    """The steps and losses of the lines that have this key."""
     points = [(line["step"], line[key]) for line in metrics if key in line]
     # Values that are not numbers, or too large for 64-bit floats, leave a gap.
-    plain = [isinstance(loss, int | float) and abs(loss) < 1e300 for _, loss in points]
+    is_number = [isinstance(loss, int | float) and abs(loss) < 1e300 for _, loss in points]
     losses = [
-        float(loss) if fine else math.nan for (_, loss), fine in zip(points, plain, strict=True)
+        float(loss) if fine else math.nan for (_, loss), fine in zip(points, is_number, strict=True)
     ]
     return [step for step, _ in points], losses

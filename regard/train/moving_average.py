@@ -24,11 +24,11 @@ class MovingAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.weights = _copied(model.state_dict())
+        self.weights = _copy_tensors(model.state_dict())
 
     def restore(self, weights: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> None:
         """Continues with the average of a checkpoint, on the devices of `like`."""
-        self.weights = _copied(
+        self.weights = _copy_tensors(
             {name: tensor.to(like[name].device) for name, tensor in weights.items()}
         )
 
@@ -36,12 +36,12 @@ class MovingAverage:
     def update(self, model: nn.Module, step: int) -> None:
         """Takes the weights after a step into the average; steps are counted from 1."""
         share = 1 - min(self.decay, (1 + step) / (10 + step))
-        averages, present, seen = [], [], set[int]()
+        averages, present, updated = [], [], set[int]()
         for name, tensor in model.state_dict().items():
             average = self.weights[name]
-            if id(average) in seen:  # a tied weight has two names
+            if id(average) in updated:  # a tied weight has two names
                 continue
-            seen.add(id(average))
+            updated.add(id(average))
             if tensor.is_floating_point():
                 averages.append(average)
                 present.append(tensor)
@@ -52,7 +52,7 @@ class MovingAverage:
     @contextmanager
     def used_in(self, model: nn.Module) -> Iterator[None]:
         """Puts the average into the model for the body of a `with`."""
-        present = _copied(model.state_dict())
+        present = _copy_tensors(model.state_dict())
         model.load_state_dict(self.weights)
         try:
             yield
@@ -60,7 +60,7 @@ class MovingAverage:
             model.load_state_dict(present)
 
 
-def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies of tensors; one tensor under two names is copied once."""
     copied: dict[int, Tensor] = {}
     copies = {}

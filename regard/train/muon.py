@@ -21,9 +21,10 @@ from regard.train.adam import Adam
 
 MOMENTUM = 0.95
 """β above."""
-SIZE = 0.2
+UPDATE_SIZE = 0.2
 """The root mean square of an update's numbers, for a square matrix."""
-TURNS = 5
+ITERATIONS = 5
+"""Steps of the Newton–Schulz iteration."""
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """The coefficients (a, b, c) of the polynomial a s + b s³ + c s⁵, which moves every singular value
 s in (0, 1] towards 1."""
@@ -40,7 +41,7 @@ def is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
     return ".blocks." in name and name.endswith(".weight") and parameter.dim() == 2
 
 
-def orthogonal(matrices: Tensor) -> Tensor:
+def orthogonalize(matrices: Tensor) -> Tensor:
     """Approximates U Vᵀ of each matrix U Σ Vᵀ: (n, out, in) -> (n, out, in).
 
     A Newton–Schulz iteration needs matrix products only. The singular values end between 0.7 and
@@ -50,7 +51,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     x = matrices.mT if tall else matrices  # the smaller dimension first, so that x xᵀ is small
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)  # no singular value is above 1
     a, b, c = COEFFICIENTS
-    for _ in range(TURNS):
+    for _ in range(ITERATIONS):
         square = x @ x.mT  # (n, small, small)
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
     return x.mT if tall else x
@@ -89,18 +90,18 @@ class Muon(Adam):
         """One update of all parameters that have a gradient."""
         super().step(closure)
         rate = self.param_groups[0]["lr"]
-        alike = defaultdict[torch.Size, list[nn.Parameter]](list)
+        by_shape = defaultdict[torch.Size, list[nn.Parameter]](list)
         for matrix in self.matrices:
             if matrix.grad is not None:
-                alike[matrix.shape].append(matrix)
-        for shape, matrices in alike.items():  # matrices of equal shape are stacked into one batch
-            ahead = torch.stack([self._ahead(matrix) for matrix in matrices])
-            updates = orthogonal(ahead.to(self.mixed or ahead.dtype)).to(ahead.dtype)
-            size = SIZE * max(shape) ** 0.5
+                by_shape[matrix.shape].append(matrix)
+        for shape, matrices in by_shape.items():  # those of one shape are stacked into one batch
+            momenta = torch.stack([self._nesterov_momentum(matrix) for matrix in matrices])
+            updates = orthogonalize(momenta.to(self.mixed or momenta.dtype)).to(momenta.dtype)
+            size = UPDATE_SIZE * max(shape) ** 0.5
             for matrix, update in zip(matrices, updates, strict=True):
                 matrix.mul_(1 - rate * self.decay).add_(update, alpha=-rate * size)
 
-    def _ahead(self, matrix: nn.Parameter) -> Tensor:
+    def _nesterov_momentum(self, matrix: nn.Parameter) -> Tensor:
         """Updates the momentum of a matrix and returns β M + (1 - β) G (Nesterov)."""
         assert matrix.grad is not None
         state = self.state[matrix]

@@ -57,8 +57,8 @@ def optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
     """
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     hidden = [p for name, p in named if config.optimizer == "muon" and is_hidden_matrix(name, p)]
-    taken = {id(p) for p in hidden}
-    others = [p for _, p in named if id(p) not in taken]
+    hidden_ids = {id(p) for p in hidden}
+    adam_parameters = [p for _, p in named if id(p) not in hidden_ids]
     scales = rate_scales(model, config.layer_decay)
     groups = [
         {"params": group, "weight_decay": decay, "scale": scale}
@@ -66,7 +66,7 @@ def optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
         for is_matrix, decay in ((True, config.weight_decay), (False, 0.0))
         if (
             group := [
-                p for p in others
+                p for p in adam_parameters
                 if (p.dim() > 1) == is_matrix and scales.get(id(p), 1.0) == scale
             ]
         )
@@ -107,7 +107,7 @@ def rate_scales(model: nn.Module, decay: float) -> dict[int, float]:
     }
 
 
-def _state_like(name: str, parameter: nn.Parameter, kind: str) -> dict[str, Tensor]:
+def _expected_state(name: str, parameter: nn.Parameter, kind: str) -> dict[str, Tensor]:
     """An optimizer's state of a parameter: tensors with the right names, shapes and types."""
     if kind == "muon" and is_hidden_matrix(name, parameter):
         return {"momentum": parameter}
@@ -144,37 +144,37 @@ def check_optimizer(
     """
     all_expected: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
-        like = _state_like(name, parameter, kind)
+        like = _expected_state(name, parameter, kind)
         expected = {f"optimizer.{name}.{key}": tensor for key, tensor in like.items()}
         if parameter.requires_grad and expected.keys() & tensors.keys():
             all_expected |= expected
     check_tensors(file, tensors, all_expected)
     for name, tensor in tensors.items():
         if name.endswith(".step"):
-            taken = tensor.item()
-            if not (0 <= taken <= step and taken == int(taken)):
-                raise InputError(f"{file}: {name}", got=taken, expected=f"a step from 0 to {step}")
+            count = tensor.item()
+            if not (0 <= count <= step and count == int(count)):
+                raise InputError(f"{file}: {name}", got=count, expected=f"a step from 0 to {step}")
         elif name.endswith(".exp_avg_sq") and not bool((tensor >= 0).all()):
             raise InputError(f"{file}: {name}", got="negative numbers", expected="squares")
-        if not_finite({name: tensor}):
+        if find_not_finite({name: tensor}):
             raise InputError(f"{file}: {name}", got="nan or inf", expected="finite numbers")
 
 
-def without_state(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:
+def parameters_without_state(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:
     """The names of trainable parameters for which there is no optimizer state."""
-    known = {name.rpartition(".")[0] for name in tensors}
+    names_with_state = {name.rpartition(".")[0] for name in tensors}
     return [
         name
         for name, parameter in model.named_parameters()
-        if parameter.requires_grad and f"optimizer.{name}" not in known
+        if parameter.requires_grad and f"optimizer.{name}" not in names_with_state
     ]
 
 
-def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+def find_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
     """The name of the first tensor that holds NaN or infinity; None if all numbers are finite.
 
     Example:
-        >>> not_finite({"a": torch.ones(2), "b": torch.tensor([1.0, math.nan])})
+        >>> find_not_finite({"a": torch.ones(2), "b": torch.tensor([1.0, math.nan])})
         'b'
     """
     for name, tensor in tensors.items():

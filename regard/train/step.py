@@ -38,7 +38,7 @@ LEAST_NUMBERS = 2**17
 calls outweighs the computation, and threads wait for the interpreter lock. Measured speed-up: none
 at 1,024 × 128 on a quiet machine (some beside other programs, see `runtime/sharing.py`), 1.2 to
 1.4 × at 1,600 × 256."""
-LEAST_BEFORE = 2**18
+LEAST_NUMBERS_BEFORE = 2**18
 """The same for runs of older versions, whose checkpoints do not store the number of parts."""
 MOST_WEIGHTS = 2**26
 """Most parameters of a model whose batches are split. The matrix products of a larger model are
@@ -64,7 +64,7 @@ def parts_for(
     """
     if weights > MOST_WEIGHTS:
         return 1
-    least = LEAST_BEFORE if before else LEAST_NUMBERS
+    least = LEAST_NUMBERS_BEFORE if before else LEAST_NUMBERS
     return max(1, min(threads, batch_tokens * dim // least, MOST_PARTS))
 
 
@@ -99,7 +99,7 @@ class ThreadedGradients:
         total = 0.0
 
         def part_gradients(batch: Any, name: str) -> tuple[float, tuple[Tensor | None, ...]]:
-            with drawing_from(_generator(name)), precision_of(model):
+            with drawing_from(_make_generator(name)), precision_of(model):
                 loss = task.loss(model, batch)
             grads = torch.autograd.grad(loss / targets, weights, allow_unused=True)
             return float(loss.detach()), grads
@@ -117,6 +117,7 @@ class ThreadedGradients:
         return total, targets
 
     def _run(self, compute: Any, pieces: Sequence[Any], names: Sequence[str]) -> list[Any]:
+        """compute(piece, name) of each piece; several pieces are computed in parallel."""
         if len(pieces) == 1:
             return [compute(pieces[0], names[0])]
         if self._cores is None:
@@ -124,7 +125,7 @@ class ThreadedGradients:
         return self._cores.map(compute, pieces, names)
 
 
-def strategy(
+def choose_strategy(
     task: Learnable, model: nn.Module, *, threads: int, parts: int, ranks: Ranks = SINGLE_PROCESS
 ) -> ThreadedGradients | PlainGradients:
     """Chooses the strategy: `ThreadedGradients` on the CPU in one process if batches can be split.
@@ -140,17 +141,19 @@ def strategy(
         InputError: There are several processes, and a loss in which the examples of a batch depend
             on each other.
     """
-    whole = bool(getattr(task, "whole", False))
+    couples_examples = bool(getattr(task, "whole", False))
     if ranks.world > 1:
-        if whole:
+        if couples_examples:
             raise InputError(
                 f"{ranks.world} processes",
                 got="a task whose loss couples the examples of a batch",
                 expected="one process, since its batches cannot be split",
             )
         return PlainGradients(max(parts, ranks.world), ranks)
-    alone = _device_of(model).type == "cpu" and not whole and not has_batch_norm(model)
-    return ThreadedGradients(threads, parts) if alone else PlainGradients()
+    on_cpu = _device_of(model).type == "cpu"
+    if on_cpu and not couples_examples and not has_batch_norm(model):
+        return ThreadedGradients(threads, parts)
+    return PlainGradients()
 
 
 def has_batch_norm(model: nn.Module) -> bool:
@@ -222,18 +225,18 @@ class PlainGradients:
         device, world = _device_of(model), self.ranks.world
         parts = list(self._parts_of_process(task, batches, seed))
         if self._called is None:  # prepared with the same part in all processes
-            self._called = self._prepared(
-                task, model, _to_device(self._cut(task, batches[0])[0], device)
+            self._called = self._wrap_objective(
+                task, model, _to_device(self._split_batch(task, batches[0])[0], device)
             )
         losses = []
         for i, (piece, name, share) in enumerate(parts):
-            with self._alone() if i + 1 < len(parts) else nullcontext():
-                with drawing_from(_generator(name, device)):
+            with self._without_sync() if i + 1 < len(parts) else nullcontext():
+                with drawing_from(_make_generator(name, device)):
                     loss = self._called(_to_device(piece, device))
                 # DDP averages over the processes; times world, that is the sum.
                 (loss * (share * world) / targets).backward()
             losses.append(share * loss.detach())
-        self._check(model)
+        self._check_gradients(model)
         return self.ranks.total(sum(map(float, losses))), targets
 
     def _parts_of_process(
@@ -250,39 +253,40 @@ class PlainGradients:
         """
         rank, world = self.ranks.rank, self.ranks.world
         for number, batch in enumerate(batches):
-            pieces = self._cut(task, batch)
+            pieces = self._split_batch(task, batch)
             for part in range(rank, len(pieces), world) or (0,):
                 share = float(rank < len(pieces))
                 yield pieces[part], f"{seed} {number} {part}", share
 
-    def _cut(self, task: Learnable, batch: Any) -> Sequence[Any]:
+    def _split_batch(self, task: Learnable, batch: Any) -> Sequence[Any]:
+        """The parts of a micro-batch, each with at least as many targets as the task needs."""
         least: int = getattr(task, "least", 1)
         parts = self.parts if least == 1 else min(self.parts, task.targets(batch) // least)
         return task.split(batch, parts) if parts > 1 else [batch]
 
-    def _prepared(self, task: Learnable, model: nn.Module, piece: Any) -> nn.Module:
+    def _wrap_objective(self, task: Learnable, model: nn.Module, piece: Any) -> nn.Module:
         """Returns the wrapped objective, after finding which parameters the loss depends on."""
         objective = Objective(task, model)
-        self._reached = reached(objective, piece)
+        self._reached = parameters_reached(objective, piece)
         learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
         if self._wrap is not None:
             return self._wrap(objective)
         if self.ranks.world > 1:
-            return _distributed(objective, unused=bool(learning - self._reached))
+            return _wrap_in_ddp(objective, unused=bool(learning - self._reached))
         return objective
 
-    def _alone(self) -> AbstractContextManager[Any]:
+    def _without_sync(self) -> AbstractContextManager[Any]:
         """A context in which DDP does not exchange gradients; the last part of a step does."""
         return self._called.no_sync() if hasattr(self._called, "no_sync") else nullcontext()  # type: ignore[union-attr, operator]
 
-    def _check(self, model: nn.Module) -> None:
+    def _check_gradients(self, model: nn.Module) -> None:
         """Raises an error if a gradient is missing: that weight would silently never learn."""
         for name, parameter in model.named_parameters():
             if name in self._reached and parameter.grad is None:
                 raise RuntimeError(f"the loss depends on {name}, but it got no gradient")
 
 
-def _distributed(objective: Objective, *, unused: bool) -> nn.Module:
+def _wrap_in_ddp(objective: Objective, *, unused: bool) -> nn.Module:
     """Wraps the objective in DDP, and settles where each gradient is in its buckets.
 
     The place of a gradient decides in which order the processes' numbers are added. DDP settles the
@@ -310,7 +314,7 @@ def _distributed(objective: Objective, *, unused: bool) -> nn.Module:
     return wrapped
 
 
-def reached(objective: Objective, batch: Any) -> set[str]:
+def parameters_reached(objective: Objective, batch: Any) -> set[str]:
     """The names of the model's parameters that the loss of a batch depends on.
 
     They are the leaves of the autograd graph, which is walked without a backward pass. The forward
@@ -322,12 +326,12 @@ def reached(objective: Objective, batch: Any) -> set[str]:
         loss = objective(batch)
     finally:
         model.train(training)
-    leaves, seen, waiting = set(), set(), [loss.grad_fn]
+    leaves, visited, waiting = set(), set(), [loss.grad_fn]
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen:
+        if node is None or node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         if hasattr(node, "variable"):
             leaves.add(id(node.variable))
         waiting += [before for before, _ in node.next_functions]
@@ -335,6 +339,7 @@ def reached(objective: Objective, batch: Any) -> set[str]:
 
 
 def _device_of(model: nn.Module) -> torch.device:
+    """The device of a model's parameters."""
     return next(model.parameters()).device
 
 
@@ -343,7 +348,7 @@ def _to_device(batch: Any, device: torch.device) -> Any:
     return batch if device.type == "cpu" else batch.to(device)
 
 
-def _generator(name: str, device: torch.device | None = None) -> torch.Generator:
+def _make_generator(name: str, device: torch.device | None = None) -> torch.Generator:
     """A random generator seeded by a hash of a name; it lives on the device if that is a GPU."""
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
     on_gpu = device is not None and device.type in ("cuda", "mps")

@@ -55,15 +55,15 @@ from regard.train.log import (
 from regard.train.moving_average import MovingAverage
 from regard.train.optim import (
     check_optimizer,
+    find_not_finite,
     learning_rate,
-    not_finite,
     optimizer,
     optimizer_tensors,
+    parameters_without_state,
     restore_optimizer,
-    without_state,
 )
 from regard.train.signals import StopRequest, stop_requests
-from regard.train.step import MOST_PARTS, parts_for, strategy
+from regard.train.step import MOST_PARTS, choose_strategy, parts_for
 from regard.train.task import Learnable
 
 _logger = logging.getLogger(__name__)
@@ -113,21 +113,21 @@ class TrainingState:
         """
         what = f"{file}: place"
         state = checked(_STATE, values, what)
-        for section, stored, given in (
+        for section, expected_values, file_values in (
             ("", state.to_json(), values),
             (".cursor", asdict(state.cursor), values.get("cursor", {})),
         ):
-            if missing := sorted(stored.keys() - given.keys()):
+            if missing := sorted(expected_values.keys() - file_values.keys()):
                 raise InputError(f"{what}{section}.{missing[0]}", got="nothing", expected="a value")
-        for key, value, most in (
+        for key, value, limit in (
             ("best.step", 0 if state.best is None else state.best.step, step),
             ("cursor.epoch", state.cursor.epoch, batches),
             ("cursor.batch", state.cursor.batch, batches - state.cursor.epoch),
             ("evaluations_without_better", state.evaluations_without_better, step),
             ("bad_in_a_row", state.bad_in_a_row, step),
         ):
-            if not 0 <= value <= most:
-                raise InputError(f"{what}.{key}", got=value, expected=f"a number from 0 to {most}")
+            if not 0 <= value <= limit:
+                raise InputError(f"{what}.{key}", got=value, expected=f"a number from 0 to {limit}")
         if state.cursor.epoch == 0 and state.cursor.batch != batches:
             raise InputError(
                 f"{what}.cursor.batch", got=state.cursor.batch, expected=f"{batches}, in epoch 0"
@@ -142,24 +142,24 @@ class TrainingState:
 _STATE = TypeAdapter(TrainingState)
 
 
-def read_count(training: Mapping[str, Any], key: str, most: int) -> int | None:
+def read_count(training: Mapping[str, Any], key: str, limit: int) -> int | None:
     """Reads a count from training.json.
 
     Args:
         training: The contents of training.json.
         key: Which value to read.
-        most: Largest value allowed.
+        limit: Largest value allowed.
 
     Returns:
         The count; None if the key is missing, as in files written by older versions.
 
     Raises:
-        InputError: The value is not a whole number from 1 to `most`.
+        InputError: The value is not a whole number from 1 to `limit`.
     """
     value = training.get(key)
-    if value is not None and not (type(value) is int and 1 <= value <= most):
+    if value is not None and not (type(value) is int and 1 <= value <= limit):
         raise InputError(
-            f"training.json: {key}", got=repr(value)[:40], expected=f"a number from 1 to {most}"
+            f"training.json: {key}", got=repr(value)[:40], expected=f"a number from 1 to {limit}"
         )
     return value
 
@@ -207,7 +207,7 @@ class Trainer:
         self.optimizer = optimizer(job.model, job.config)
         self.ranks = job.ranks
         self.parts = self._parts(resume)
-        self.strategy = strategy(
+        self.strategy = choose_strategy(
             job.task, job.model, threads=job.threads, parts=self.parts, ranks=job.ranks
         )
         self.state = TrainingState()
@@ -225,16 +225,16 @@ class Trainer:
         The number decides the order of the sums and so the last bits of the weights. Checkpoints
         of older versions do not store it; then it is computed as those versions did.
         """
-        began = {"threads": self.job.threads} if resume is None else resume.training
-        parts = read_count(began, "parts", MOST_PARTS)
+        training = {"threads": self.job.threads} if resume is None else resume.training
+        parts = read_count(training, "parts", MOST_PARTS)
         if parts is not None:
             return parts
         if resume is None and self.ranks.world > 1:
             return self.ranks.world
         weights = sum(parameter.numel() for parameter in self.model.parameters())
-        threads = read_count(began, "threads", MOST_THREADS) or self.job.threads
-        tokens, before = self.config.batch_tokens, resume is not None
-        return parts_for(threads, tokens, self.job.dim, weights, before=before)
+        threads = read_count(training, "threads", MOST_THREADS) or self.job.threads
+        tokens, older_version = self.config.batch_tokens, resume is not None
+        return parts_for(threads, tokens, self.job.dim, weights, before=older_version)
 
     def run(self) -> TrainingState:
         """Trains until the last step or early stopping.
@@ -249,9 +249,10 @@ class Trainer:
         state, config = self.state, self.config
         if self._run is not None and state.step:
             state.best = checkpoint.refresh_best(self._run, state.best)
-        self._agree()
-        tired = config.patience is not None and state.evaluations_without_better >= config.patience
-        if state.finished and (state.step >= config.steps or tired):
+        self._copy_state_from_first()
+        patience = math.inf if config.patience is None else config.patience
+        stopped_early = state.evaluations_without_better >= patience
+        if state.finished and (state.step >= config.steps or stopped_early):
             return state
         state.finished = False
         batches = self._batches()
@@ -266,8 +267,8 @@ class Trainer:
                 MACHINE.watch(self.job.threads)
                 self.step(batches, progress)
                 self._after_step(progress, request)
-        self._draw()
-        self._stop_if_asked(self._received(request))
+        self._plot_losses()
+        self._stop_if_asked(self._received_signal(request))
         if self._best_weights or self.average is not None:
             weights = {} if self.average is None else self.average.weights
             self.model.load_state_dict(self._best_weights or weights)
@@ -292,11 +293,12 @@ class Trainer:
             )
         return chain([first], batches)
 
-    def _agree(self) -> None:
+    def _copy_state_from_first(self) -> None:
         """Copies the training state from the first process, which alone evaluates."""
         vars(self.state).update(vars(self.ranks.shared(self.state)))
 
     def _progress(self) -> TrainingProgress:
+        """The progress display; it shows nothing in other processes than the first."""
         unit = getattr(self.task, "unit", "targets")
         quiet = self.job.quiet or not self.ranks.first
         return TrainingProgress(self.config.steps, self.state.step, quiet=quiet, unit=unit)
@@ -305,24 +307,25 @@ class Trainer:
     def _logs(self) -> Iterator[None]:
         """Opens the run's log files for the body of a `with`, and closes them in any case."""
         run, after = self._run, self.state.step or -1
-        self._open: list[MetricsLog | TensorBoardLog] = []
+        self._open_logs: list[MetricsLog | TensorBoardLog] = []
         if run is not None:
-            self._open.append(MetricsLog(run / "metrics.jsonl", after=after))
+            self._open_logs.append(MetricsLog(run / "metrics.jsonl", after=after))
             if self.config.tensorboard:
-                self._open.append(TensorBoardLog(run / "tensorboard", after=after))
+                self._open_logs.append(TensorBoardLog(run / "tensorboard", after=after))
         try:
             yield
         finally:
-            for log in self._open:
+            for log in self._open_logs:
                 log.close()
 
-    def _draw(self) -> None:
+    def _plot_losses(self) -> None:
         """Draws the loss curves of the run so far into `loss.png`."""
         if self._run is not None:
             plot_losses(read_metrics(self._run / "metrics.jsonl"), self._run / "loss.png")
 
-    def _write(self, values: dict[str, Value]) -> None:
-        for log in self._open:
+    def _write_logs(self, values: dict[str, Value]) -> None:
+        """Writes values of the present step to all open logs."""
+        for log in self._open_logs:
             log.write(self.state.step, values)
 
     def step(self, batches: Iterator[tuple[Any, Cursor]], progress: TrainingProgress) -> None:
@@ -336,9 +339,9 @@ class Trainer:
             progress: Where to show what happens.
         """
         state, config = self.state, self.config
-        asked = time.perf_counter()
+        started = time.perf_counter()
         parts = [next(batches) for _ in range(config.accumulate)]
-        self._waited += time.perf_counter() - asked
+        self._waited += time.perf_counter() - started
         state.step += 1
         state.cursor = parts[-1][1]
         rate = learning_rate(state.step, config, self.job.dim)
@@ -380,7 +383,7 @@ class Trainer:
         state = self.state
         state.bad_in_a_row += 1
         names = "; ".join(self.task.name(batch) for batch in batches)
-        self._write({"skipped": names, "bad_loss": str(loss), "bad_gradient_norm": str(norm)})
+        self._write_logs({"skipped": names, "bad_loss": str(loss), "bad_gradient_norm": str(norm)})
         message = f"step {state.step} skipped: loss {loss:g}, gradient norm {norm:g} ({names})"
         if self.job.quiet:
             _logger.warning(message)
@@ -390,7 +393,7 @@ class Trainer:
             raise FoundProblems(
                 f"training stopped at step {state.step}: {state.bad_in_a_row} steps in a row "
                 "were not finite",
-                fix=f"lower train.learning_rate, or set train.clip; {self._saved_before()}",
+                fix=f"lower train.learning_rate, or set train.clip; {self._last_save_text()}",
             )
 
     def _stop_clock(self) -> None:
@@ -400,6 +403,7 @@ class Trainer:
         self._clock = now
 
     def _log(self, rate: float, norm: float, progress: TrainingProgress) -> None:
+        """Logs mean loss, speed and waiting time since the last log, and starts to count anew."""
         state = self.state
         self._stop_clock()
         state.seconds += state.seconds_since_log
@@ -408,7 +412,7 @@ class Trainer:
         waiting = self._waited / max(state.seconds_since_log, 1e-9)
         state.loss_since_log, state.targets_since_log, state.seconds_since_log = 0.0, 0, 0.0
         self._waited = 0.0
-        self._write(
+        self._write_logs(
             {
                 "loss": mean,
                 "learning_rate": rate,
@@ -424,34 +428,34 @@ class Trainer:
     def _after_step(self, progress: TrainingProgress, request: StopRequest) -> None:
         """Evaluates, saves a checkpoint and stops, each if it is due after this step."""
         state, config = self.state, self.config
-        last = state.step == config.steps
+        is_last = state.step == config.steps
         better = False
         if self.job.watch is not None and self.ranks.first:
             self.job.watch(state.step, self.model)
         self._stop_clock()
-        if state.step % config.evaluate_every == 0 or last:
+        if state.step % config.evaluate_every == 0 or is_last:
             if self.ranks.first:
                 self._require_finite(self.model.state_dict(), "the weights")
                 better = self._evaluate(progress)
-            self._agree()
+            self._copy_state_from_first()
             if self.job.run is None and state.best is not None and state.best.step == state.step:
-                used = self.model.state_dict() if self.average is None else self.average.weights
-                self._best_weights = {k: v.clone() for k, v in used.items()}
-        state.finished = last or state.finished
-        number = self._received(request)
+                weights = self.model.state_dict() if self.average is None else self.average.weights
+                self._best_weights = {k: v.clone() for k, v in weights.items()}
+        state.finished = is_last or state.finished
+        number = self._received_signal(request)
         stopping = number is not None and not state.finished
         # After a skipped step the run may have diverged, so a regular checkpoint is left out.
-        due = state.step % config.save_every == 0 and not state.bad_in_a_row
-        if due or better or state.finished or stopping:
+        save_is_due = state.step % config.save_every == 0 and not state.bad_in_a_row
+        if save_is_due or better or state.finished or stopping:
             self._save(progress)
         if state.finished or stopping:
             self.ranks.wait()  # until the first process has written its checkpoint
         self._clock = time.perf_counter()  # evaluating and saving do not count as training time
         if stopping:
-            self._draw()
+            self._plot_losses()
             self._stop_if_asked(number)
 
-    def _received(self, request: StopRequest) -> int | None:
+    def _received_signal(self, request: StopRequest) -> int | None:
         """The signal that any of the processes has received, the same in all of them.
 
         It is not written into the request: a signal that arrives while the processes exchange
@@ -465,8 +469,8 @@ class Trainer:
             return
         message = f"stopped by {signal_name(number)} after step {self.state.step}"
         if self.job.run is not None:
-            again = "continue with the same command and --resume"
-            message += ", saved; " + ("the run is complete" if self.state.finished else again)
+            advice = "continue with the same command and --resume"
+            message += ", saved; " + ("the run is complete" if self.state.finished else advice)
         raise Interrupted(message, signal=number)
 
     def _evaluate(self, progress: TrainingProgress) -> bool:
@@ -474,10 +478,10 @@ class Trainer:
         state, config = self.state, self.config
         with nullcontext() if self.average is None else self.average.used_in(self.model):
             scores = self.task.evaluate(self.model)
-        self._write({f"validation_{name}": value for name, value in scores.items()})
+        self._write_logs({f"validation_{name}": value for name, value in scores.items()})
         loss = scores["loss"]
         if not math.isfinite(loss):
-            raise self._diverged(f"the validation loss is {loss}")
+            raise self._divergence_error(f"the validation loss is {loss}")
         better = state.best is None or loss < state.best.loss
         if better:
             state.best = Best(state.step, loss)
@@ -494,17 +498,19 @@ class Trainer:
 
     def _require_finite(self, tensors: dict[str, Tensor], what: str) -> None:
         """Raises `FoundProblems` if a tensor holds NaN or infinity."""
-        name = not_finite(tensors)
+        name = find_not_finite(tensors)
         if name is not None:
-            raise self._diverged(f"{what} are not finite ({name})")
+            raise self._divergence_error(f"{what} are not finite ({name})")
 
-    def _diverged(self, what: str) -> FoundProblems:
+    def _divergence_error(self, what: str) -> FoundProblems:
+        """The error that ends a training whose numbers are not finite."""
         return FoundProblems(
             f"training stopped at step {self.state.step}: {what}",
-            fix=f"lower train.learning_rate, or raise train.epsilon; {self._saved_before()}",
+            fix=f"lower train.learning_rate, or raise train.epsilon; {self._last_save_text()}",
         )
 
-    def _saved_before(self) -> str:
+    def _last_save_text(self) -> str:
+        """The end of an error message: which checkpoint the run still has."""
         run = self.job.run
         step = None if run is None else checkpoint.summary(run)["step"]
         return (
@@ -512,23 +518,24 @@ class Trainer:
         )
 
     def _save(self, progress: TrainingProgress) -> None:
+        """Writes a checkpoint of the present step; at the end, with averaged weights if better."""
         if self._run is None:
             return
         state = self.state
-        weights, extra = self.model.state_dict(), {}
-        memory = optimizer_tensors(self.model, self.optimizer)
+        weights, raw_weights = self.model.state_dict(), {}
+        optimizer_state = optimizer_tensors(self.model, self.optimizer)
         self._require_finite(weights, "the weights")
-        self._require_finite(memory, "the optimizer's averages")
+        self._require_finite(optimizer_state, "the optimizer's averages")
         if self.average is not None:
             # The average is the model to use; a resumed training continues from the raw weights.
-            extra = {f"weights.{name}": tensor for name, tensor in weights.items()}
+            raw_weights = {f"weights.{name}": tensor for name, tensor in weights.items()}
             weights = self.average.weights
             self._require_finite(weights, "the averaged weights")
         elif state.finished and self.config.average > 1:
-            averaged = self._average(progress)
+            averaged = self._average_checkpoints(progress)
             # The mean is the model to use; a resumed training continues from the raw weights.
             if averaged is not None:
-                extra = {f"weights.{name}": tensor for name, tensor in weights.items()}
+                raw_weights = {f"weights.{name}": tensor for name, tensor in weights.items()}
                 weights = averaged
         snapshot = Snapshot(
             step=state.step,
@@ -538,8 +545,8 @@ class Trainer:
             recipe=self.job.recipe,
             training_tensors={
                 "random": torch.get_rng_state(),
-                **memory,
-                **extra,
+                **optimizer_state,
+                **raw_weights,
             },
             training={
                 "place": state.to_json(),
@@ -551,38 +558,38 @@ class Trainer:
         config = self.config
         averaged_steps = checkpoint.AveragedSteps(config.average - 1, config.save_every)
         checkpoint.save(self._run, snapshot, config.keep, state.best, averaged_steps)
-        if extra and self.average is None:
+        if raw_weights and self.average is None:
             self.model.load_state_dict(weights)
 
-    def _average(self, progress: TrainingProgress) -> dict[str, Tensor] | None:
+    def _average_checkpoints(self, progress: TrainingProgress) -> dict[str, Tensor] | None:
         """Averages the weights of the last checkpoints and the present ones.
 
         Returns:
             The mean if its validation loss is lower than the best so far, else None.
         """
         assert self._run is not None
-        state, raw = self.state, {k: v.clone() for k, v in self.model.state_dict().items()}
+        state, raw_weights = self.state, {k: v.clone() for k, v in self.model.state_dict().items()}
         averaged_steps = checkpoint.AveragedSteps(self.config.average - 1, self.config.save_every)
         earlier = checkpoint.last_weights(self._run, averaged_steps, state.step)
         for weights in earlier:
-            check_tensors("the weights of a checkpoint to be averaged", weights, raw)
-        sets = [raw, *earlier]
+            check_tensors("the weights of a checkpoint to be averaged", weights, raw_weights)
+        sets = [raw_weights, *earlier]
         mean = {
             name: torch.stack([weights[name].to(tensor.device) for weights in sets]).mean(0)
             if tensor.is_floating_point()
             else tensor
-            for name, tensor in raw.items()
+            for name, tensor in raw_weights.items()
         }
         self.model.load_state_dict(mean)
         loss = self.task.evaluate(self.model)["loss"]
-        self._write({"averaged": len(sets), "averaged_loss": loss})
-        finite = math.isfinite(loss) and not_finite(mean) is None
+        self._write_logs({"averaged": len(sets), "averaged_loss": loss})
+        finite = math.isfinite(loss) and find_not_finite(mean) is None
         better = finite and (state.best is None or loss < state.best.loss)
         progress.print_line(
             f"average of {len(sets)} checkpoints: validation loss {loss:.4f}"
             + (" (best)" if better else ", not better: not used")
         )
-        self.model.load_state_dict(raw)
+        self.model.load_state_dict(raw_weights)
         if not better:
             return None
         state.best = Best(state.step, loss)
@@ -602,20 +609,20 @@ class Trainer:
         )
         file, own_weights = f"{folder}/{TRAINING_TENSORS}", self.model.state_dict()
         tensors = dict(snapshot.training_tensors)
-        raw = {
+        raw_weights = {
             name.removeprefix("weights."): tensors.pop(name)
             for name in snapshot.training_tensors
             if name.startswith("weights.")
         }
         check_tensors(f"{folder}/{MODEL}", snapshot.weights, own_weights)
-        check_tensors(f"{file}: weights", raw, own_weights if raw else {})
+        check_tensors(f"{file}: weights", raw_weights, own_weights if raw_weights else {})
         random = tensors.pop("random", torch.empty(0))
         _check_random(file, random)
         check_optimizer(file, self.model, tensors, snapshot.step, self.config.optimizer)
-        self.model.load_state_dict(raw or snapshot.weights)
+        self.model.load_state_dict(raw_weights or snapshot.weights)
         if self.average is not None:
             self.average.restore(snapshot.weights, own_weights)
-        self._check_missing_state(file, without_state(self.model, tensors))
+        self._check_missing_state(file, parameters_without_state(self.model, tensors))
         restore_optimizer(self.model, self.optimizer, tensors)
         torch.set_rng_state(random)
 

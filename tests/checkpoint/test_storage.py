@@ -15,7 +15,7 @@ from regard.checkpoint.storage import from_stored, to_stored
 from regard.data.synthetic.grammar import corpus as grammar
 from regard.errors import InputError
 from regard.hub.exchange import recipe_of
-from regard.kernels.int8 import in_rows
+from regard.kernels.int8 import quantise_rows
 from regard.models import GPTConfig, build
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
@@ -68,7 +68,7 @@ def rewrite(folder, change, **config):
 def test_a_matrix_by_rows_is_off_by_half_a_scale_at_most(steps):
     matrix = torch.randn(300, 40) ** 3 * 10 ** torch.randint(-30, 30, (300, 1)).float()
     matrix[7], matrix[8], matrix[9, 1:] = 0, 1e-44, 0
-    whole, scales = in_rows(matrix, steps)
+    whole, scales = quantise_rows(matrix, steps)
     assert whole.dtype == torch.int8
     assert (scales > 0).all()
     assert whole.abs().max() == steps

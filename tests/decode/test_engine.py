@@ -481,7 +481,7 @@ def test_samples_come_as_often_as_they_are_likely(model, settings):
 @pytest.mark.parametrize(("bits", "token"), [(0, 4), (2**32 - 1, 8)], ids=["least", "most"])
 def test_the_outermost_random_numbers_give_tokens_that_are_allowed(model, monkeypatch, bits, token):
     die = SimpleNamespace(getrandbits=lambda _: bits)
-    monkeypatch.setattr(search, "seeded", lambda *_: die)
+    monkeypatch.setattr(search, "generator", lambda *_: die)
     symbols = Symbols(BEGIN, END, PAD, banned=(BEGIN, END, PAD, 3, 9, 10))
     for temperature in (0.5, 1.0, 3.0):
         config = DecodeConfig(sample=True, max_length=1, temperature=temperature)

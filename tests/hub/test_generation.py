@@ -11,7 +11,7 @@ import transformers
 import regard
 from regard.decode.config import DecodeConfig
 from regard.decode.filters import Symbols
-from regard.decode.search import BeamSearch, Sentence
+from regard.decode.search import BeamSearch, Request
 from regard.errors import InputError
 from regard.hub.generation import read_decoding, write_decoding
 
@@ -230,6 +230,6 @@ def test_an_end_among_bad_words_still_ends(tmp_path):
 
 def test_beams_go_on_however_many_ends_are_likelier():
     symbols = Symbols(begin=0, end=2, pad=0, other_ends=(3, 4))
-    search = BeamSearch([Sentence(0, (), 5, key=0)], symbols, DecodeConfig(beam=2, stop="never"))
+    search = BeamSearch([Request(0, (), 5, key=0)], symbols, DecodeConfig(beam=2, stop="never"))
     choice = search.choose(torch.tensor([[0.0, 1.0, 9.0, 8.0, 7.0, 6.0, 5.0]] * 2))
     assert choice.ids.tolist() == [5, 6]

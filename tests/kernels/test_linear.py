@@ -8,15 +8,15 @@ import torch.nn.functional as F
 
 from regard.kernels import linear as ways
 from regard.kernels.linear import (
-    COMPILED,
-    FEW,
+    COMPILED_ROWS,
     LARGE,
-    ONE_DNN,
+    MAX_TURNED_ROWS,
+    MAX_TURNED_ROWS_LARGE,
+    ONE_DNN_ELEMENTS,
     SHARED,
-    SOME,
     Linear,
-    activated,
     linear,
+    linear_activation,
 )
 from regard.layers.mlp import ACTIVATIONS
 
@@ -29,12 +29,25 @@ def _library(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("_threads", "_library")
-@pytest.mark.parametrize("rows", [0, 1, 2, FEW, FEW + 1, 16, COMPILED + 1, SOME, SOME + 1])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        0,
+        1,
+        2,
+        MAX_TURNED_ROWS,
+        MAX_TURNED_ROWS + 1,
+        16,
+        COMPILED_ROWS + 1,
+        MAX_TURNED_ROWS_LARGE,
+        MAX_TURNED_ROWS_LARGE + 1,
+    ],
+)
 @pytest.mark.parametrize(("out", "into"), [(7, 5), (257, 256), (1025, 1024)])
 @pytest.mark.parametrize("biased", [True, False])
 def test_every_way_gives_the_same_product(rows, out, into, biased):
     assert SHARED <= 257 * 256
-    assert max(LARGE, ONE_DNN) <= 1025 * 1024
+    assert max(LARGE, ONE_DNN_ELEMENTS) <= 1025 * 1024
     x, weight = torch.randn(rows, into), torch.randn(out, into) / into**0.5
     bias = torch.randn(out) if biased else None
     expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
@@ -46,12 +59,12 @@ def test_every_way_gives_the_same_product(rows, out, into, biased):
 
 @pytest.mark.usefixtures("_threads", "_library")
 @pytest.mark.parametrize("name", ["relu", "gelu", "gelu_tanh", "silu"])
-@pytest.mark.parametrize("rows", [0, 3, COMPILED + 1, 200])
+@pytest.mark.parametrize("rows", [0, 3, COMPILED_ROWS + 1, 200])
 def test_an_activation_function_in_the_same_pass_is_the_function_of_the_product(name, rows):
     function, _ = ACTIVATIONS[name]
-    layer, x = Linear(512, ONE_DNN // 512), 4 * torch.randn(rows, 512)
+    layer, x = Linear(512, ONE_DNN_ELEMENTS // 512), 4 * torch.randn(rows, 512)
     with torch.inference_mode():
-        out = activated(layer, x, function)
+        out = linear_activation(layer, x, function)
         expected = function(F.linear(x.double(), layer.weight.double(), layer.bias.double()))
     torch.testing.assert_close(out, expected.float(), rtol=0, atol=1e-5)
 

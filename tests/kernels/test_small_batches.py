@@ -17,7 +17,7 @@ from regard.errors import InputError
 from regard.inputs.arrays import Ragged
 from regard.kernels import int8, small_batches
 from regard.kernels.int8 import Int8Linear
-from regard.kernels.linear import COMPILED, linear
+from regard.kernels.linear import COMPILED_ROWS, linear
 from regard.kernels.small_batches import LOADER, Int8Matrix, Kernels, Loader, attend_few
 from regard.layers import Tap, knock_out
 from regard.layers.masks import Mask
@@ -26,7 +26,7 @@ from regard.models.quantise import quantise
 
 needs_numba = pytest.mark.skipif(not small_batches.installed(), reason="needs Numba")
 SHAPES = [(1, 5, 3), (2, 64, 64), (3, 100, 70), (4, 33, 2), (5, 1025, 66), (7, 2100, 130)]
-SHAPES += [(16, 768, 65), (21, 96, 257), (COMPILED, 31, 129)]
+SHAPES += [(16, 768, 65), (21, 96, 257), (COMPILED_ROWS, 31, 129)]
 """Rows, inputs and outputs, most of them no multiples of anything."""
 
 
@@ -44,7 +44,7 @@ def _in_use(kernels, monkeypatch):
     """Every matrix is multiplied by the kernels, where they can."""
     monkeypatch.setattr(LOADER, "kernels", kernels)
     for module in ("linear", "int8"):
-        monkeypatch.setattr(f"regard.kernels.{module}.SMALLEST", 0)
+        monkeypatch.setattr(f"regard.kernels.{module}.MIN_ELEMENTS", 0)
     with torch.inference_mode():
         yield
 
@@ -61,7 +61,7 @@ def test_products_are_right_and_a_row_is_the_same_alone(kernels, rows, into, out
     size = x.abs().double() @ weight.abs().double().t() + bias.abs()
     assert ((product - exact).abs() <= 1e-6 * size).all()
     assert torch.equal(kernels.linear(x, weight, None), kernels.linear(x, weight, 0 * bias))
-    whole, scales = int8.in_rows(weight, 127)
+    whole, scales = int8.quantise_rows(weight, 127)
     matrix = Int8Matrix(whole, scales, bias)
     rounded = kernels.linear_int8(x, matrix)
     exact = x.double() @ (whole * scales[:, None]).double().t() + bias
@@ -79,7 +79,7 @@ def test_products_are_right_and_a_row_is_the_same_alone(kernels, rows, into, out
 @pytest.mark.slow
 def test_threads_and_kept_memory_change_no_bit(kernels, monkeypatch):
     q, (k, v) = torch.randn(2, 4, 3, 40), torch.randn(2, 2, 4, 70, 40)
-    x, (whole, scales) = torch.randn(5, 300), int8.in_rows(torch.randn(70, 300), 127)
+    x, (whole, scales) = torch.randn(5, 300), int8.quantise_rows(torch.randn(70, 300), 127)
 
     def both():
         attended = kernels.attend(q, k, v, (50, 60), 0.3, causal=True)
@@ -92,7 +92,7 @@ def test_threads_and_kept_memory_change_no_bit(kernels, monkeypatch):
         for name, value in (
             ("SHARED", shared),
             ("SHARED_ATTENTION", shared),
-            ("KEPT", kept_floats),
+            ("KEPT_FLOATS", kept_floats),
         ):
             monkeypatch.setattr(small_batches, name, value)
         outputs = both()
@@ -102,14 +102,14 @@ def test_threads_and_kept_memory_change_no_bit(kernels, monkeypatch):
 
 @needs_numba
 def test_a_copy_of_a_matrix_in_8_bits_has_its_own_memory():
-    whole, scales = int8.in_rows(torch.randn(9, 40), 127)
+    whole, scales = int8.quantise_rows(torch.randn(9, 40), 127)
     for bias in (None, torch.randn(9)):
         matrix = Int8Matrix(whole, scales, bias)
         for twin in (copy.deepcopy(matrix), pickle.loads(pickle.dumps(matrix))):  # noqa: S301
-            assert torch.equal(twin.whole, whole)
-            assert twin.fields[1][:2] == (twin.whole.data_ptr(), twin.scales.data_ptr())
+            assert torch.equal(twin.integers, whole)
+            assert twin.fields[1][:2] == (twin.integers.data_ptr(), twin.scales.data_ptr())
             assert twin.fields[0] == (0 if bias is None else twin.bias.data_ptr())
-            assert twin.whole.data_ptr() != whole.data_ptr()
+            assert twin.integers.data_ptr() != whole.data_ptr()
 
 
 @needs_numba
@@ -117,7 +117,7 @@ def test_a_copy_of_a_matrix_in_8_bits_has_its_own_memory():
 def test_zeros_and_what_is_no_number(kernels):
     x = torch.randn(4, 40)
     x[0], x[1, 3], x[2, 39] = 0, torch.nan, -torch.inf
-    whole, scales = int8.in_rows(torch.randn(9, 40), 127)
+    whole, scales = int8.quantise_rows(torch.randn(9, 40), 127)
     bias = torch.randn(9)
     for out in (
         kernels.linear_int8(x, Int8Matrix(whole, scales, bias)),
@@ -196,7 +196,7 @@ GPTS = {
 @pytest.mark.parametrize("rounded", [False, True])
 def test_a_text_gets_the_same_logits_alone_and_among_others(monkeypatch, name, rounded):
     monkeypatch.setenv("REGARD_KERNELS", "always")
-    monkeypatch.setattr(int8, "COMPILED", COMPILED)
+    monkeypatch.setattr(int8, "COMPILED_ROWS", COMPILED_ROWS)
     model = build(GPTConfig.model_validate(GPTS[name]), 90).eval()
     model = quantise(model) if rounded else model
     prompts = [[3, 4, 5], [6, 7, 8, 9, 10], [11], [12, 13, 14, 15]]
@@ -248,7 +248,7 @@ def test_a_translator_agrees_with_pytorch_and_taps_change_nothing(monkeypatch, c
 @pytest.mark.slow
 def test_many_rows_in_8_bits_do_not_saturate(monkeypatch):
     monkeypatch.setenv("REGARD_KERNELS", "always")
-    monkeypatch.setattr(int8, "LARGE", 0)
+    monkeypatch.setattr(int8, "MIN_8_BIT_ELEMENTS", 0)
     for sign in (1.0, -1.0):
         x, weight = torch.full((40, 512), sign), torch.ones(33, 512)
         expected = torch.full((40, 33), sign * 512)
@@ -256,7 +256,7 @@ def test_many_rows_in_8_bits_do_not_saturate(monkeypatch):
     layer, x = Int8Linear(torch.randn(70, 512)), torch.randn(40, 512)
     error = layer(x) - x @ layer.weight.t()
     assert error.abs().max() < 0.05 * x.abs().max() * layer.weight.abs().sum(1).max() / 127
-    monkeypatch.setattr(int8, "LARGE", 2**18)
+    monkeypatch.setattr(int8, "MIN_8_BIT_ELEMENTS", 2**18)
     torch.testing.assert_close(layer(x), x @ layer.weight.t(), rtol=0, atol=0.01)
 
 
@@ -269,8 +269,8 @@ def test_many_rows_in_8_bits_do_not_saturate(monkeypatch):
 )
 def test_rows_in_8_bits_are_the_same_whichever_kernel_multiplies_them(into, out, wide, monkeypatch):
     monkeypatch.setenv("REGARD_KERNELS", "always")
-    monkeypatch.setattr(int8, "LARGE", 0)
-    monkeypatch.setattr(int8, "wide_sums", lambda: wide)
+    monkeypatch.setattr(int8, "MIN_8_BIT_ELEMENTS", 0)
+    monkeypatch.setattr(int8, "has_wide_sums", lambda: wide)
     generator = torch.Generator().manual_seed(into)
     x = torch.randn(200, into, generator=generator)
     x *= 10.0 ** torch.randint(-20, 20, (200, 1), generator=generator).float()
@@ -278,7 +278,7 @@ def test_rows_in_8_bits_are_the_same_whichever_kernel_multiplies_them(into, out,
     for bias in (torch.randn(out, generator=generator), None):
         layer = Int8Linear(torch.randn(out, into, generator=generator).abs() + 0.1, bias)
         together = layer(x)
-        for rows in (1, 3, 4, int8.COMPILED):
+        for rows in (1, 3, 4, int8.COMPILED_ROWS):
             for first in range(0, 200 - rows, rows):
                 assert torch.equal(layer(x[first : first + rows]), together[first : first + rows])
         with monkeypatch.context() as patched:
@@ -291,7 +291,9 @@ def test_rows_in_8_bits_are_the_same_whichever_kernel_multiplies_them(into, out,
 @pytest.mark.usefixtures("_in_use")
 def test_a_translator_in_8_bits_gives_a_sentence_the_same_bits_in_any_batch(monkeypatch):
     monkeypatch.setenv("REGARD_KERNELS", "always")
-    monkeypatch.setattr(int8, "LARGE", 64 * 128)  # some matrices have rows in 8 bits, some in 16
+    monkeypatch.setattr(
+        int8, "MIN_8_BIT_ELEMENTS", 64 * 128
+    )  # some matrices have rows in 8 bits, some in 16
     torch.manual_seed(0)
     model = build(TransformerConfig(dim=64, heads=4, hidden=128), 40, 40).eval()
     twin = quantise(model)
@@ -308,7 +310,7 @@ def test_a_translator_in_8_bits_gives_a_sentence_the_same_bits_in_any_batch(monk
 @pytest.mark.parametrize("loaded", [True, False])
 def test_an_encoder_keeps_its_precision_with_many_rows(kernels, monkeypatch, loaded):
     monkeypatch.setenv("REGARD_KERNELS", "always")
-    monkeypatch.setattr(int8, "LARGE", 0)
+    monkeypatch.setattr(int8, "MIN_8_BIT_ELEMENTS", 0)
     monkeypatch.setattr(LOADER, "kernels", kernels if loaded else None)
     layer, x = Int8Linear(torch.randn(300, 512), exact=True), torch.randn(90, 512)
     with torch.inference_mode():
@@ -329,7 +331,7 @@ def test_without_numba_pytorch_computes(monkeypatch):
 
 
 def test_a_compiler_that_fails_leaves_pytorch(monkeypatch):
-    monkeypatch.setattr(small_batches, "_stored", lambda: None)
+    monkeypatch.setattr(small_batches, "_read_code", lambda: None)
     monkeypatch.setitem(sys.modules, "regard.kernels.compiled", None)  # no import
     loader = Loader()
     loader.load()
@@ -374,20 +376,20 @@ def test_damaged_machine_code_or_another_user_s_is_not_loaded(
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
     small_batches.code_file().parent.mkdir(parents=True)
     small_batches.code_file().write_bytes(stored)
-    assert small_batches._stored() == stored[32:]
+    assert small_batches._read_code() == stored[32:]
     assert not caplog.messages
     for mode in (0o646, 0o664):  # another user may have written it
         small_batches.code_file().chmod(mode)
-        assert small_batches._stored() is None
+        assert small_batches._read_code() is None
         assert len(caplog.messages[-1].splitlines()) == 1
         assert f"mode {mode:o}" in caplog.text
     small_batches.code_file().chmod(0o644)
     small_batches.code_file().write_bytes(stored[:-7])
-    assert small_batches._stored() is None
+    assert small_batches._read_code() is None
     assert "is damaged" in caplog.text
     small_batches.code_file().unlink()
     monkeypatch.setattr("regard.kernels.compiled.compile_kernels", lambda _: b"code")
-    assert small_batches._compiled() == small_batches._stored() == b"code"
+    assert small_batches._compile_code() == small_batches._read_code() == b"code"
     assert small_batches.code_file().stat().st_mode & 0o777 == 0o600
 
 

@@ -17,7 +17,7 @@ from regard.layers.positions import (
     Learned,
     Rotary,
     Sinusoidal,
-    interpolated,
+    interpolate_table,
     linear_scaling,
     llama3_scaling,
     sinusoid_2d,
@@ -184,11 +184,11 @@ def test_sinusoids_of_row_and_column_are_those_of_the_formula():
 
 def test_tables_are_interpolated_for_another_grid():
     table = torch.randn(1 + 4 * 4, 8)
-    assert torch.equal(interpolated(table, (4, 4), (4, 4), 1), table)
-    larger = interpolated(table, (4, 4), (6, 3), 1)
+    assert torch.equal(interpolate_table(table, (4, 4), (4, 4), 1), table)
+    larger = interpolate_table(table, (4, 4), (6, 3), 1)
     assert larger.shape == (1 + 18, 8)
     assert torch.equal(larger[0], table[0])
-    flat = interpolated(torch.ones(1 + 16, 8), (4, 4), (7, 9), 1)
+    flat = interpolate_table(torch.ones(1 + 16, 8), (4, 4), (7, 9), 1)
     torch.testing.assert_close(flat, torch.ones(64, 8))
 
 

@@ -44,7 +44,7 @@ CASES = {
 def case(request, monkeypatch):
     """A layer, its input, and a function that makes a context; some masks are built in parts."""
     monkeypatch.setattr("regard.layers.masks.LARGEST_WHOLE_MASK", 1000)
-    monkeypatch.setattr(products, "CELLS", 0)  # as if it were longer
+    monkeypatch.setattr(products, "MAX_CELLS", 0)  # as if it were longer
     fields, lengths, mask = request.param
     layer = Attention(DIM, HEADS, **fields).eval()
 
@@ -180,8 +180,8 @@ def test_a_tapped_run_makes_no_tensor_of_queries_times_keys(
 
 
 def test_reading_makes_nothing_larger_than_what_is_read_and_a_block(wide, monkeypatch):
-    monkeypatch.setattr(products, "CELLS", 8 * wide[2])
-    monkeypatch.setattr(products, "FEWEST", 1)
+    monkeypatch.setattr(products, "MAX_CELLS", 8 * wide[2])
+    monkeypatch.setattr(products, "MIN_QUERIES", 1)
     monkeypatch.setattr("regard.layers.masks.LARGEST_WHOLE_MASK", 1000)
     layer, x, length = wide
     tap = Tap(SITE)
@@ -293,7 +293,7 @@ def test_an_edit_that_changes_nothing_leaves_outputs_and_gradients(site, kv_head
 def test_an_edit_of_weights_alone_makes_them_once(wide, monkeypatch):
     """Not the scores, their masked copy and the softmax side by side."""
     layer, x, length = wide
-    monkeypatch.setattr(products, "CELLS", 8 * length)  # as if it were longer
+    monkeypatch.setattr(products, "MAX_CELLS", 8 * length)  # as if it were longer
     computed = set()
 
     class Places(TorchDispatchMode):

@@ -19,8 +19,8 @@ from regard.train.log import (
     MetricsLog,
     TensorBoardLog,
     TrainingProgress,
-    cut_back,
     read_metrics,
+    remove_later_lines,
 )
 
 
@@ -60,11 +60,11 @@ def test_numbers_that_are_not_finite_are_still_json(tmp_path):
 def test_cutting_back_drops_what_came_after_the_checkpoint(tmp_path):
     path = written(tmp_path / "metrics.jsonl", [20, 40, 40, 60, 80])
     whole = path.read_bytes().splitlines(keepends=True)
-    cut_back(path, 100)
+    remove_later_lines(path, 100)
     assert path.read_bytes() == b"".join(whole)
-    cut_back(path, 40)
+    remove_later_lines(path, 40)
     assert path.read_bytes() == b"".join(whole[:3])
-    cut_back(tmp_path / "missing.jsonl", 40)
+    remove_later_lines(tmp_path / "missing.jsonl", 40)
     assert [file.name for file in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
@@ -90,7 +90,7 @@ def test_a_new_run_starts_the_file_anew(tmp_path):
 def test_a_spoiled_line_before_the_last_is_named(tmp_path, bad):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n' + bad + b'\n{"step": 4}\n')
-    for use in (read_metrics, lambda path: cut_back(path, 2)):
+    for use in (read_metrics, lambda path: remove_later_lines(path, 2)):
         with pytest.raises(InputError, match=r"metrics\.jsonl, line 2"):
             use(path)
 
@@ -104,7 +104,7 @@ def test_an_interrupted_cut_leaves_the_file_as_it_was(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fsync)
     with pytest.raises(WriteError, match="No space left"):
-        cut_back(path, 20)
+        remove_later_lines(path, 20)
     assert path.read_bytes() == whole
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -301,13 +301,13 @@ def test_a_line_that_nobody_could_have_written_is_named(tmp_path, line):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1, "loss": 1.0}\n' + line + b"\n")
     with pytest.raises(InputError, match=r"metrics\.jsonl, line 2") as caught:
-        cut_back(path, 5)
+        remove_later_lines(path, 5)
     assert len(str(caught.value).splitlines()) == 2
 
 
 def test_a_loss_that_is_no_number_leaves_a_gap():
     odd = [1.5, 2, None, "x", [], 10**400, True]
-    steps, losses = log._curve(
+    steps, losses = log._loss_curve(
         [{"step": n, "loss": odd_loss} for n, odd_loss in enumerate(odd)], "loss"
     )
     assert steps == list(range(len(odd)))

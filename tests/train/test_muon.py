@@ -10,13 +10,13 @@ from torch import nn
 
 from regard.errors import InputError
 from regard.train.config import TrainConfig
-from regard.train.muon import Muon, is_hidden_matrix, orthogonal
+from regard.train.muon import Muon, is_hidden_matrix, orthogonalize
 from regard.train.optim import (
     check_optimizer,
     optimizer,
     optimizer_tensors,
+    parameters_without_state,
     restore_optimizer,
-    without_state,
 )
 
 CONFIG = TrainConfig(optimizer="muon", learning_rate=0.02, weight_decay=0.1)
@@ -48,7 +48,7 @@ def learn(model: nn.Module, memory: torch.optim.Optimizer, steps: int) -> None:
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 4, 16), (2, 16, 4)])
 def test_singular_values_become_nearly_one_and_directions_stay(shape: tuple[int, ...]) -> None:
     matrices = torch.randn(shape)
-    updates = orthogonal(matrices)
+    updates = orthogonalize(matrices)
     u, s, v = torch.linalg.svd(matrices, full_matrices=False)
     inside = u.mT @ updates @ v.mT  # diagonal where the singular vectors stay
     diagonal = inside.diagonal(dim1=-2, dim2=-1)
@@ -112,7 +112,7 @@ def test_training_goes_on_bit_for_bit_from_its_memory() -> None:
     tensors = optimizer_tensors(model, first)
     assert "optimizer.encoder.blocks.0.weight.momentum" in tensors
     check_optimizer("x", two, tensors, 3, "muon")
-    assert without_state(two, tensors) == []
+    assert parameters_without_state(two, tensors) == []
     restore_optimizer(two, second, tensors)
     learn(model, first, 3)
     learn(two, second, 3)
@@ -144,5 +144,5 @@ def test_a_parameter_without_a_gradient_stays_as_it_is() -> None:
 def test_products_in_16_bits_give_nearly_the_same_update():
     torch.manual_seed(0)
     matrix = torch.randn(3, 64, 128)
-    whole, short = orthogonal(matrix), orthogonal(matrix.to(torch.bfloat16)).float()
+    whole, short = orthogonalize(matrix), orthogonalize(matrix.to(torch.bfloat16)).float()
     assert torch.nn.functional.cosine_similarity(whole.flatten(), short.flatten(), dim=0) > 0.99

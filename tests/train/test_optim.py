@@ -17,8 +17,8 @@ from regard.train.optim import (
     learning_rate,
     optimizer,
     optimizer_tensors,
+    parameters_without_state,
     restore_optimizer,
-    without_state,
 )
 
 
@@ -147,7 +147,7 @@ def test_every_tensor_of_the_memory_is_compared_with_the_model(wrong: str) -> No
 def test_what_does_not_learn_has_no_memory() -> None:
     model = nn.Linear(2, 2)
     model.bias.requires_grad_(requires_grad=False)
-    assert without_state(model, {}) == ["weight"]
+    assert parameters_without_state(model, {}) == ["weight"]
     frozen = {f"optimizer.bias.{key}": torch.zeros(2) for key in ("exp_avg", "exp_avg_sq")}
     with pytest.raises(InputError, match=r"expected no optimizer\.bias\.exp_avg"):
         check_optimizer("x", model, frozen, step=5)

@@ -16,7 +16,13 @@ from regard.inputs.arrays import Ragged
 from regard.models import BertConfig, build
 from regard.runtime.ranks import Ranks
 from regard.train.optim import optimizer
-from regard.train.step import Objective, PlainGradients, ThreadedGradients, reached, strategy
+from regard.train.step import (
+    Objective,
+    PlainGradients,
+    ThreadedGradients,
+    choose_strategy,
+    parameters_reached,
+)
 from regard.train.trainer import TrainConfig
 from tests.train.test_threaded_gradients import batch_of, gradients, model_of, task
 
@@ -97,7 +103,7 @@ def test_a_gradient_that_does_not_come_is_an_error(task):
 def test_parameters_that_the_loss_does_not_reach_may_go_without(task):
     model = model_of(0.0)
     model.spare = nn.Parameter(torch.zeros(3))
-    names = reached(Objective(task, model), BATCHES[0])
+    names = parameters_reached(Objective(task, model), BATCHES[0])
     assert names == {name for name, _ in model.named_parameters()} - {"spare"}
     PlainGradients().gradients(task, model, BATCHES, "0 1")
     assert model.spare.grad is None
@@ -125,12 +131,12 @@ class Coupled:
 
 def test_a_loss_that_couples_its_batch_is_never_cut():
     task, model = Coupled(), model_of(0.0)
-    way = strategy(task, model, threads=4, parts=4)
+    way = choose_strategy(task, model, threads=4, parts=4)
     assert isinstance(way, PlainGradients)
     way.gradients(task, model, BATCHES, "0 1")
     assert set(task.sizes) == {5, 2}
     with pytest.raises(InputError, match="2 processes: got a task whose loss couples"):
-        strategy(task, model, threads=1, parts=2, ranks=Ranks(0, 2))
+        choose_strategy(task, model, threads=1, parts=2, ranks=Ranks(0, 2))
 
 
 def test_batch_norm_is_not_for_threads(task):
@@ -138,7 +144,7 @@ def test_batch_norm_is_not_for_threads(task):
     sizes = {"dim": 8, "heads": 2, "hidden": 8, "layers": 1, "masked": True}
     for kind, way in (("batch", PlainGradients), ("layer", ThreadedGradients)):
         model = build(BertConfig(**sizes, **norms, convolution_norm=kind), 11)
-        assert isinstance(strategy(task, model, threads=2, parts=2), way)
+        assert isinstance(choose_strategy(task, model, threads=2, parts=2), way)
 
 
 def test_looking_for_what_is_reached_leaves_statistics_and_random_numbers():
@@ -152,7 +158,7 @@ def test_looking_for_what_is_reached_leaves_statistics_and_random_numbers():
         def loss(self, model, batch):
             return model(batch).sum()
 
-    assert reached(Objective(Whole(), model), Ragged.of([[1, 2, 3], [4]]))
+    assert parameters_reached(Objective(Whole(), model), Ragged.of([[1, 2, 3], [4]]))
     assert model.training
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert torch.equal(state, torch.get_rng_state())
@@ -202,14 +208,18 @@ def test_the_processes_together_find_the_gradients_of_one(task, world, monkeypat
 def test_a_part_has_no_fewer_targets_than_the_task_can_learn_from(task):
     batch = batch_of(1, 1, 1, 1, 1)
     task.targets = lambda batch: len(batch.index)
-    assert [len(part.index) for part in PlainGradients(4, Ranks(0, 4))._cut(task, batch)] == [
+    assert [
+        len(part.index) for part in PlainGradients(4, Ranks(0, 4))._split_batch(task, batch)
+    ] == [
         2,
         1,
         1,
         1,
     ]
     task.least = 2
-    assert [len(part.index) for part in PlainGradients(4, Ranks(0, 4))._cut(task, batch)] == [3, 2]
+    assert [
+        len(part.index) for part in PlainGradients(4, Ranks(0, 4))._split_batch(task, batch)
+    ] == [3, 2]
     own_parts = [
         [*PlainGradients(4, Ranks(rank, 4))._parts_of_process(task, [batch], "0 1")]
         for rank in range(4)

@@ -184,8 +184,8 @@ here, rank = Path(sys.argv.pop(1)), os.environ["RANK"]
 ranks.CONNECT_WAIT = 1.0
 while rank == "1" and not (here / "go").exists():
     time.sleep(0.05)
-reach = ranks._reach
-ranks._reach = lambda *address: reach(*address) or (here / "waits").touch()
+reach = ranks._wait_for_port
+ranks._wait_for_port = lambda *address: reach(*address) or (here / "waits").touch()
 regard.cli.main()
 """
 

@@ -523,7 +523,7 @@ def test_a_mean_that_is_not_finite_is_not_taken(tmp_path: Path) -> None:
 def test_a_checkpoint_without_parts_is_cut_as_its_threads_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "LEAST_BEFORE", 2**8)
+    monkeypatch.setattr(shards, "LEAST_NUMBERS_BEFORE", 2**8)
     Trainer(job(Line(), tmp_path, steps=4)).run()
     latest = checkpoint.latest(tmp_path)
     assert latest is not None

@@ -76,10 +76,10 @@ class Embed(Front):
             InputError: If a token has a type without a vector.
         """
         types = source.types
-        kinds = 0 if self.types is None else len(self.types)
-        if kinds and types is not None and not 0 <= int(types.max()) < kinds:
+        type_count = 0 if self.types is None else len(self.types)
+        if type_count and types is not None and not 0 <= int(types.max()) < type_count:
             got = f"the type {int(types.max())} of a token"
-            raise InputError("the tokenizer's template", got=got, expected=f"0 to {kinds - 1}")
+            raise InputError("the tokenizer's template", got=got, expected=f"0 to {type_count - 1}")
         return self(source.ids, ctx.positions, ctx.scheme, types)
 
     def forward(
@@ -89,7 +89,7 @@ class Embed(Front):
         if ids.shape != positions.shape or ids.dim() != 1 or ids.is_floating_point():
             raise InputError(
                 "ids and positions",
-                got=f"{_shape(ids)} and {_shape(positions)}",
+                got=f"{_shape_text(ids)} and {_shape_text(positions)}",
                 expected="one whole number for each token, (tokens,) each",
             )
         try:
@@ -103,6 +103,7 @@ class Embed(Front):
         return self.dropout(x if self.norm is None else self.norm(x))
 
 
-def _shape(x: Tensor) -> str:
+def _shape_text(x: Tensor) -> str:
+    """The shape and type of a tensor, for messages: `2 x 3 int64`."""
     kind = str(x.dtype).removeprefix("torch.")
     return f"{' x '.join(map(str, x.shape)) or 'one'} {kind}"

@@ -80,21 +80,24 @@ class Patches(Front):
         """
         channels, height, width = source.values.shape[1:]
         rows, columns = grid = height // self.patch, width // self.patch
-        whole = (rows * self.patch, columns * self.patch) == (height, width) and rows * columns
-        more = rows * columns > self.grid[0] * self.grid[1]
-        if channels != self.channels or not whole or (self.fixed and more):
-            raise self._refused(channels, height, width)
+        whole_patches = (rows * self.patch, columns * self.patch) == (
+            height,
+            width,
+        ) and rows * columns
+        exceeds_grid = rows * columns > self.grid[0] * self.grid[1]
+        if channels != self.channels or not whole_patches or (self.fixed and exceeds_grid):
+            raise self._size_error(channels, height, width)
         length = self.tokens_before + rows * columns
         return Layout((length,) * len(source), source.device, grid, self.tokens_before)
 
-    def _refused(self, channels: int, height: int, width: int) -> InputError:
+    def _size_error(self, channels: int, height: int, width: int) -> InputError:
         """The error for images of the wrong size: what would fit."""
         own_shape = " x ".join(map(str, (self.channels, *self.image)))
         fix = None
         if channels == self.channels and not self.fixed:
             sides = (max(1, round(side / self.patch)) * self.patch for side in (height, width))
-            near = " x ".join(map(str, sides))
-            fix = f"height and width must be multiples of {self.patch}: {near} would fit"
+            nearest_size = " x ".join(map(str, sides))
+            fix = f"height and width must be multiples of {self.patch}: {nearest_size} would fit"
         return InputError(
             "images",
             got=f"{channels} x {height} x {width}",
@@ -104,13 +107,13 @@ class Patches(Front):
 
     def read(self, source: Dense, ctx: Context) -> Tensor:
         """(images, channels, height, width) -> (tokens, dim)."""
-        x = self._patches(source.values)  # (images, patches, dim)
+        x = self._embed_patches(source.values)  # (images, patches, dim)
         if self.first is not None:
             x = torch.cat((self.first.expand(len(source), -1, -1), x), dim=1)
         x = x.flatten(0, 1)  # (tokens, dim)
         return self.dropout(ctx.scheme.add_grid(x, ctx.layout))
 
-    def _patches(self, images: Tensor) -> Tensor:
+    def _embed_patches(self, images: Tensor) -> Tensor:
         """The vector of each patch: (images, channels, height, width) -> (images, patches, dim)."""
         if hasattr(self, "stem"):
             return self.stem(images).flatten(2).transpose(1, 2)

@@ -40,8 +40,8 @@ class Pixels(Front):
             InputError: If the images have other channels, or a size that the network cannot take.
         """
         channels, height, width = source.values.shape[1:]
-        other = self.stride is None and (height, width) != self.image
-        if channels != self.channels or other or not height * width:
+        wrong_size = self.stride is None and (height, width) != self.image
+        if channels != self.channels or wrong_size or not height * width:
             own_shape = " x ".join(map(str, (self.channels, *self.image)))
             raise InputError(
                 "images",

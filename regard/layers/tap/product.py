@@ -22,10 +22,10 @@ from regard.errors import InputError, nearest
 from regard.layers.layout import Layout
 from regard.layers.masks import Mask, hardmax, masked_softmax
 
-CELLS, FEWEST = 2**19, 128
-"""Queries are computed in groups of at most CELLS (query, key) cells per head, but of at least
-FEWEST queries, since smaller matrix products are slow."""
-TOGETHER = 2**21
+MAX_CELLS, MIN_QUERIES = 2**19, 128
+"""Queries are computed in groups of at most MAX_CELLS (query, key) cells per head, but of at least
+MIN_QUERIES queries, since smaller matrix products are slow."""
+SCORES_PER_GROUP = 2**21
 """Heads are computed in groups of at most this many scores. Cores then work on different heads,
 1.5 × as fast as one head after another, and the scores are still in the CPU cache for softmax."""
 
@@ -81,19 +81,19 @@ class Product:
     ) -> Pattern:
         """The weights of some heads and queries (None: all), not yet computed."""
         count, group = self.q.shape[2], self.q.shape[1] // self.k.shape[1]
-        every = range(self.q.shape[1])
-        whole = Pattern(
+        all_heads = range(self.q.shape[1])
+        full_pattern = Pattern(
             score=self.score,
             q=self.q.detach(),
             k=self.k.detach(),
             mask=self.mask,
             bias=None if self.bias is None else self.bias.detach(),
-            heads=every,
-            key_heads=tuple(head // group for head in every),
+            heads=all_heads,
+            key_heads=tuple(head // group for head in all_heads),
             queries=range(count),
             among=count,
         )
-        return whole.part(heads, queries)
+        return full_pattern.part(heads, queries)
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,9 @@ class Pattern:
             self,
             q=select(self.q, heads, queries),
             bias=None if self.bias is None else select(self.bias, heads, queries),
-            heads=_pick(self.heads, heads),
-            key_heads=_pick(self.key_heads, heads),
-            queries=_pick(self.queries, queries),
+            heads=_select_items(self.heads, heads),
+            key_heads=_select_items(self.key_heads, heads),
+            queries=_select_items(self.queries, queries),
         )
 
     def smaller_form(self) -> Pattern | Tensor:
@@ -136,16 +136,16 @@ class Pattern:
         It shares no tensor with the model, so a later training step does not change it.
         """
         batch, heads, queries, keys = self.shape
-        of_heads = sorted(set(self.key_heads))
-        size = self.q.numel() + batch * len(of_heads) * keys * self.q.shape[3]
-        if self.bias is not None or batch * heads * queries * keys <= size:
+        used_key_heads = sorted(set(self.key_heads))
+        query_key_size = self.q.numel() + batch * len(used_key_heads) * keys * self.q.shape[3]
+        if self.bias is not None or batch * heads * queries * keys <= query_key_size:
             return self.whole()
         return replace(
             self,
             score=deepcopy(self.score),
             q=self.q.clone(),
-            k=self.k[:, of_heads].contiguous(),  # a copy; contiguous: products 1.2 × as fast
-            key_heads=[of_heads.index(head) for head in self.key_heads],
+            k=self.k[:, used_key_heads].contiguous(),  # a copy; contiguous: products 1.2 × as fast
+            key_heads=[used_key_heads.index(head) for head in self.key_heads],
         )
 
     @torch.no_grad()
@@ -168,22 +168,23 @@ class Pattern:
     def _write(self, group: slice, out: Tensor) -> None:
         """Computes some queries into out (batch, heads, some queries, key)."""
         queries, keys = self.queries[group], self.k.shape[2]
-        reach = self.mask.key_range(queries, self.among, keys)
-        mask = self.mask.part(queries, reach, self.among, keys, self.k.device)
-        if reach != slice(0, keys):
+        key_range = self.mask.key_range(queries, self.among, keys)
+        mask = self.mask.part(queries, key_range, self.among, keys, self.k.device)
+        if key_range != slice(0, keys):
             empty = 0.0 if self.softmax else float("-inf")
-            out[..., : reach.start] = out[..., reach.stop :] = empty
-        together = max(1, TOGETHER // max(1, out[:, 0].numel()))
-        for first in range(0, len(self.heads), together):
-            these = slice(first, first + together)
-            heads, keys_of = self.heads[these], self._keys(self.key_heads[these])
-            scores = self.score.scores(self.q[:, these, group], keys_of[:, :, reach], heads)
+            out[..., : key_range.start] = out[..., key_range.stop :] = empty
+        heads_per_group = max(1, SCORES_PER_GROUP // max(1, out[:, 0].numel()))
+        for first in range(0, len(self.heads), heads_per_group):
+            head_slice = slice(first, first + heads_per_group)
+            heads = self.heads[head_slice]
+            k = self._keys(self.key_heads[head_slice])[:, :, key_range]
+            scores = self.score.scores(self.q[:, head_slice, group], k, heads)
             if self.bias is not None:
-                scores = scores + self.bias[:, these, group, reach]
+                scores = scores + self.bias[:, head_slice, group, key_range]
             denied = None if mask is None else ~select(mask, heads)
-            self._finish(scores, denied, out[:, these, :, reach])
+            self._write_result(scores, denied, out[:, head_slice, :, key_range])
 
-    def _finish(self, scores: Tensor, denied: Tensor | None, out: Tensor) -> None:
+    def _write_result(self, scores: Tensor, denied: Tensor | None, out: Tensor) -> None:
         """Writes the masked scores, or their softmax if weights are wanted, into out."""
         if denied is not None:
             scores = scores.masked_fill_(denied, float("-inf"))
@@ -198,8 +199,8 @@ class Pattern:
 
     def _keys(self, heads: Sequence[int]) -> Tensor:
         """The keys of some key heads, as a view if possible: (batch, heads, key, head_dim)."""
-        first, *others = heads
-        if not others:
+        first, *other_heads = heads
+        if not other_heads:
             return self.k[:, first : first + 1]
         return self.k if list(heads) == list(range(self.k.shape[1])) else self.k[:, list(heads)]
 
@@ -231,27 +232,28 @@ class Records(UserDict[str, Any]):
         self, site: str, heads: Sequence[int] | None = None, queries: Sequence[int] | None = None
     ) -> Tensor:
         """`records[site][:, heads][:, :, queries]`, without computing the rest (None: all)."""
-        value = self._stored(site)
+        value = self._stored_form(site)
         if isinstance(value, Tensor):
             return select(value, heads, queries)
         return value.part(heads, queries).whole()
 
     def blocks(self, site: str) -> Iterator[tuple[slice, Tensor]]:
         """Iterates over groups of queries: their slice, and (batch, heads, some queries, key)."""
-        value = self._stored(site)
+        value = self._stored_form(site)
         if not isinstance(value, Tensor):
             yield from value.blocks()
             return
         for group in _query_slices(value.shape[2], value.shape[3]):
             yield group, value[:, :, group]
 
-    def _stored(self, site: str) -> Tensor | Pattern:
+    def _stored_form(self, site: str) -> Tensor | Pattern:
+        """The record as it is stored; raises NoRecord if there is none."""
         if site not in self.data:
             raise NoRecord(site, self.data)
         return self.data[site]
 
     def __getitem__(self, site: str) -> Tensor:
-        value = self._stored(site)
+        value = self._stored_form(site)
         if not isinstance(value, Tensor):
             value = self.data[site] = value.whole()
         return value
@@ -262,9 +264,10 @@ class NoRecord(InputError, KeyError):
 
     def __init__(self, site: str, records: Iterable[str]) -> None:
         names = list(records)
-        near = nearest(site, names) or names[:1]
-        expected = f"a site that was recorded, such as {near[0]}" if near else "a recorded site"
-        fix = None if near else "pass the tap to a model or layer that has the sites it names"
+        fix = None if names else "pass the tap to a model or layer that has the sites it names"
+        expected = "a recorded site"
+        if names:
+            expected = f"a site that was recorded, such as {(nearest(site, names) or names)[0]}"
         super().__init__("no such record", got=site, expected=expected, fix=fix)
 
     __str__ = Exception.__str__  # that of KeyError would quote the message
@@ -277,13 +280,13 @@ def select(x: Tensor, heads: Sequence[int] | None, queries: Sequence[int] | None
 
 
 def _query_slices(queries: int, keys: int) -> Iterator[slice]:
-    """Splits the queries into slices of about CELLS (query, key) cells."""
-    step = max(FEWEST, CELLS // max(1, keys))
+    """Splits the queries into slices of about MAX_CELLS (query, key) cells."""
+    step = max(MIN_QUERIES, MAX_CELLS // max(1, keys))
     for first in range(0, queries, step):
         yield slice(first, min(first + step, queries))
 
 
-def _pick(items: Sequence[int], indices: Sequence[int] | None) -> Sequence[int]:
+def _select_items(items: Sequence[int], indices: Sequence[int] | None) -> Sequence[int]:
     """The items at the given indices (all if the indices are None, or if there is only one)."""
     if indices is None or len(items) == 1:
         return items

@@ -82,11 +82,11 @@ def knock_out(head: str) -> Edit:
 def replace(site: str, value: Tensor) -> Edit:
     """Replaces the tensor at a site by a value, for instance one recorded in another run."""
 
-    def change(old: Tensor) -> Tensor:
+    def change(present: Tensor) -> Tensor:
         try:
-            return value.to(old).expand_as(old)
+            return value.to(present).expand_as(present)
         except RuntimeError as error:
-            shapes = tuple(value.shape), tuple(old.shape)
+            shapes = tuple(value.shape), tuple(present.shape)
             raise InputError(site, got=f"shape {shapes[0]}", expected=shapes[1]) from error
 
     return Edit(site, change)
@@ -121,22 +121,22 @@ class Tap:
         self.heads, self.queries, self.edits = heads, queries, tuple(edits)
         self.records = Records()
         self.steps: list[dict[str, Tensor]] = []
-        self._known: dict[str, int] = {}  # the sites of what was called so far
+        self._known_sites: dict[str, int] = {}  # the sites of what was called so far
         self._warned: set[str] = set()
 
-    def begin(self, known: dict[str, int]) -> None:
+    def begin(self, sites: dict[str, int]) -> None:
         """Checks all names before a model runs, and drops the steps of an earlier decoding.
 
         Args:
-            known: Every site of the model, with its number of heads.
+            sites: Every site of the model, with its number of heads.
 
         Raises:
             InputError: If the model does not have a site or head.
         """
         self.steps = []
-        self._known = dict(known)
-        for pattern, head in self._unmatched():
-            raise InputError("no such site", **self._nearest(pattern, head, "this model"))
+        self._known_sites = dict(sites)
+        for pattern, head in self._unmatched_patterns():
+            raise InputError("no such site", **self._message_parts(pattern, head, "this model"))
         self._check_heads()
 
     def check_layer(self, name: str, sites: dict[str, int]) -> None:
@@ -152,14 +152,14 @@ class Tap:
         Raises:
             InputError: If this layer does not have a site or head.
         """
-        if sites.keys() <= self._known.keys():  # part of a model or layer that was checked
+        if sites.keys() <= self._known_sites.keys():  # part of a model or layer that was checked
             return
-        self._known |= sites
+        self._known_sites |= sites
         owners = {name, *(site.rpartition(".")[0] for site in sites)}
-        for pattern, head in self._unmatched():
-            message = self._nearest(pattern, head, name)
+        for pattern, head in self._unmatched_patterns():
+            message = self._message_parts(pattern, head, name)
             layer, _, word = pattern.rpartition(".")
-            misspelt = "*" in layer and get_close_matches(word, _by_last_word(sites), n=1)
+            misspelt = "*" in layer and get_close_matches(word, _sites_by_last_word(sites), n=1)
             if layer in owners or misspelt:
                 raise InputError("no such site", **message)
             if pattern not in self._warned:
@@ -167,43 +167,51 @@ class Tap:
                 _logger.warning("%s", InputError("the tap names no site so far", **message))
         self._check_heads()
 
-    def _unmatched(self) -> list[tuple[str, int | None]]:
+    def _unmatched_patterns(self) -> list[tuple[str, int | None]]:
         """The patterns that match no known site, each with the head of its edit, if it has one."""
-        wanted: list[tuple[str, int | None]] = [(site, None) for site in self.sites]
-        wanted += [(edit.site, edit.head) for edit in self.edits]
+        patterns: list[tuple[str, int | None]] = [(site, None) for site in self.sites]
+        patterns += [(edit.site, edit.head) for edit in self.edits]
         return [
-            (pattern, head) for pattern, head in wanted
-            if not any(fnmatchcase(site, pattern) for site in self._known)
+            (pattern, head) for pattern, head in patterns
+            if not any(fnmatchcase(site, pattern) for site in self._known_sites)
         ]  # fmt: skip
 
-    def _nearest(self, pattern: str, head: int | None, owner: str) -> dict[str, str]:
-        """The parts of a message for an unknown name: what was got, and the nearest name."""
-        heads = [site for site in self._known if site.endswith(".heads")]
+    def _message_parts(self, pattern: str, head: int | None, owner: str) -> dict[str, str]:
+        """The parts of the error for an unknown name: what was got, and the nearest name."""
+        heads = [site for site in self._known_sites if site.endswith(".heads")]
         got = pattern if head is None else f"{pattern.removesuffix('.heads')}.{head}"
         if head is not None and heads:
-            near = (get_close_matches(pattern, heads, n=1) or heads)[0]
-            name = f"{near.removesuffix('.heads')}.{min(head, self._known[near] - 1)}"
+            nearest_site = (get_close_matches(pattern, heads, n=1) or heads)[0]
+            number = min(head, self._known_sites[nearest_site] - 1)
+            name = f"{nearest_site.removesuffix('.heads')}.{number}"
             return {"got": got, "expected": f"a head of {owner}, such as {name}"}
-        words = _by_last_word(self._known)
-        close = get_close_matches(pattern, self._known, n=1)
-        close += [words[word] for word in get_close_matches(pattern.rpartition(".")[2], words, n=1)]
-        near = (close or list(self._known))[0]
-        return {"got": got, "expected": f"a site of {owner}, such as {near}"}
+        words = _sites_by_last_word(self._known_sites)
+        close_sites = get_close_matches(pattern, self._known_sites, n=1)
+        close_sites += [
+            words[word] for word in get_close_matches(pattern.rpartition(".")[2], words, n=1)
+        ]
+        nearest_site = (close_sites or list(self._known_sites))[0]
+        return {"got": got, "expected": f"a site of {owner}, such as {nearest_site}"}
 
     def _check_heads(self) -> None:
         """Refuses heads that the known sites do not have."""
-        heads = max(self._known.values())
+        heads = max(self._known_sites.values())
         for head in self.heads or ():
             if heads and not 0 <= head < heads:
                 raise InputError("no such head", got=head, expected=f"0 to {heads - 1}")
         for edit in self.edits:
-            matched = [self._known[site] for site in self._known if fnmatchcase(site, edit.site)]
+            matched = [
+                self._known_sites[site]
+                for site in self._known_sites
+                if fnmatchcase(site, edit.site)
+            ]
             if edit.head is not None and matched and edit.head >= min(matched):
                 got = f"{edit.site.removesuffix('.heads')}.{edit.head}"
                 expected = f"head 0 to {min(matched) - 1}"
                 raise InputError("no such head", got=got, expected=expected)
 
     def _check_queries(self, name: str, count: int) -> None:
+        """Refuses requested queries that a layer with `count` queries does not have."""
         for query in self.queries or ():
             if count > 1 and not -count <= query < count:  # a decoding step has one query only
                 raise InputError(
@@ -267,7 +275,7 @@ class Tap:
         if self.wants(scores_at) or self.wants(weights_at):
             self._check_queries(name, product.record_layout.longest)
         if self.edits_at(scores_at) or self.edits_at(weights_at):
-            out = self._edited(product)
+            out = self._attend_with_edits(product)
         else:
             self._record_pattern(product, scores_at, softmax=False)
             self._record_pattern(product, weights_at, softmax=True)
@@ -288,7 +296,7 @@ class Tap:
             self.visit_heads(site, pattern.whole(), product.layout, product.record_layout)
             self.records[site] = select(self.records[site], None, self.queries)
 
-    def _edited(self, product: Product) -> Tensor:
+    def _attend_with_edits(self, product: Product) -> Tensor:
         """Each head's output, from edited scores or weights: (batch, heads, query, head_dim).
 
         All scores and weights are computed, since an edit may use any of them.
@@ -298,15 +306,15 @@ class Tap:
         if self.edits_at(scores_at):
             scores, mask = product.scores()
             weights = product.weights_of(self.visit_heads(scores_at, scores, *layouts), mask)
-            self._narrow(scores_at)
+            self._reduce_record(scores_at)
         else:
             self._record_pattern(product, scores_at, softmax=False)
             weights = product.weights()
         weights = self.visit_heads(weights_at, weights, *layouts)
-        self._narrow(weights_at)
+        self._reduce_record(weights_at)
         return weights @ product.v.repeat_interleave(weights.shape[1] // product.v.shape[1], dim=1)
 
-    def _narrow(self, site: str) -> None:
+    def _reduce_record(self, site: str) -> None:
         """Reduces the record of a site to the requested heads and queries."""
         if site in self.records:
             self.records[site] = select(self.records[site], self.heads, self.queries)
@@ -316,8 +324,8 @@ class Tap:
 
         The encoder runs once, before the first step; its records stay in `records`.
         """
-        of_step = [site for site in self.records if not site.startswith("encoder.")]
-        self.steps.append({site: self.records.pop(site) for site in of_step})
+        step_sites = [site for site in self.records if not site.startswith("encoder.")]
+        self.steps.append({site: self.records.pop(site) for site in step_sites})
 
     def follow(self, rows: Sequence[int]) -> dict[str, Tensor]:
         """Concatenates the steps of one hypothesis, which was in row rows[t] at step t.
@@ -342,7 +350,7 @@ class Tap:
         return joined
 
 
-def _by_last_word(sites: Iterable[str]) -> dict[str, str]:
+def _sites_by_last_word(sites: Iterable[str]) -> dict[str, str]:
     """The last word of each site, such as `weights` -> the first site that ends in it."""
     words: dict[str, str] = {}
     for site in sites:

@@ -26,7 +26,7 @@ class HeadRemoved(nn.Module):
 
     Args:
         out: The output projection.
-        kept: (heads · head_dim,), 0 at the features of the removed heads, else 1.
+        kept_features: (heads · head_dim,), 0 at the features of the removed heads, else 1.
     """
 
     def __init__(self, out: nn.Module, kept_features: Tensor) -> None:
@@ -53,17 +53,19 @@ def without_head(model: ModuleT, heads: Sequence[str]) -> ModuleT:
         if numbers:
             kept_features = torch.ones(attention.heads, attention.value_dim, device=device)
             kept_features[numbers] = 0
-            new = HeadRemoved(attention.out, kept_features.flatten())
-            model = _replaced(model, f"{path}.out", new)
+            out = HeadRemoved(attention.out, kept_features.flatten())
+            model = _replace_submodule(model, f"{path}.out", out)
     return model
 
 
-def _replaced(module: ModuleT, path: str, new: nn.Module) -> ModuleT:
-    """A copy of the module with `new` at `path`; all other submodules are the same objects."""
+def _replace_submodule(module: ModuleT, path: str, replacement: nn.Module) -> ModuleT:
+    """A copy of the module with another submodule at `path`; it shares all other submodules."""
     twin = copy.copy(module)
     twin._modules = dict(module._modules)
     name, _, inner_path = path.partition(".")
     inner = twin._modules[name]
     assert inner is not None
-    twin._modules[name] = _replaced(inner, inner_path, new) if inner_path else new
+    twin._modules[name] = (
+        _replace_submodule(inner, inner_path, replacement) if inner_path else replacement
+    )
     return twin

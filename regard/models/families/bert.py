@@ -39,7 +39,8 @@ class BertConfig(EncoderConfig):
     scaled_embedding: bool = False
 
 
-def _named(size: str) -> PublishedModel:
+def _published_model(size: str) -> PublishedModel:
+    """The entry of a size in the list of models that `regard plan` knows by name."""
     length = BertConfig(size=size).max_length
     return PublishedModel({"family": "bert", "size": size}, lengths=(length,))
 
@@ -54,8 +55,8 @@ FAMILY = Family(
     "regard.models.encoder.Encoder",
     task="fill",
     named={
-        "bert-tiny": _named("tiny"),
-        "bert-mini": _named("mini"),
+        "bert-tiny": _published_model("tiny"),
+        "bert-mini": _published_model("mini"),
         "bert-base": PublishedModel(
             {"family": "bert", "size": "base", "next_sentence": True}, **_TRAINING
         ),

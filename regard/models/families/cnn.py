@@ -30,7 +30,8 @@ class CNNConfig(ConvolutionalConfig):
     """Width of the last dense layer; leave it out: it follows from `dense`."""
 
     @model_validator(mode="after")
-    def _image_fits(self) -> CNNConfig:
+    def _check_image(self) -> CNNConfig:
+        """Refuses an image too small for the convolutions, and sets `dim`."""
         if min(self.map_sizes[-1]) < 1:
             height, width = self.image
             raise ValueError(

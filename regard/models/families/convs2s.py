@@ -43,7 +43,7 @@ class ConvS2SConfig(EncoderDecoderConfig):
         """Estimates how many numbers one example stores for the backward pass.
 
         A convolution stores its input, the normalised input, the k tokens of each window, the input
-        of its gate and the dropout mask; attention stores what it does in other models.
+        of its gate and the dropout mask; attention stores the same as in other models.
         """
         (source, target), dim = lengths, self.dim
         inputs = dim if self.norm == "none" else 2 * dim

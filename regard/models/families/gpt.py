@@ -45,7 +45,8 @@ class GPTConfig(DecoderConfig):
     scaled_embedding: bool = False
 
 
-def _named(size: str, **training: Any) -> PublishedModel:
+def _published_model(size: str, **training: Any) -> PublishedModel:
+    """The entry of a size in the list of models that `regard plan` knows by name."""
     length = GPTConfig(size=size).max_length
     return PublishedModel({"family": "gpt", "size": size}, lengths=(length,), **training)
 
@@ -59,13 +60,13 @@ FAMILY = Family(
     "regard.models.decoder.Decoder",
     task="generate",
     named={
-        "nano": _named("nano"),
-        "mini": _named("mini"),
-        "gpt2": _named("gpt2", vocab=50257),
-        "gpt2-medium": _named("gpt2-medium", vocab=50257),
-        "gpt2-large": _named("gpt2-large", vocab=50257),
-        "gpt2-xl": _named("gpt2-xl", vocab=50257),
-        "gpt3": _named(
+        "nano": _published_model("nano"),
+        "mini": _published_model("mini"),
+        "gpt2": _published_model("gpt2", vocab=50257),
+        "gpt2-medium": _published_model("gpt2-medium", vocab=50257),
+        "gpt2-large": _published_model("gpt2-large", vocab=50257),
+        "gpt2-xl": _published_model("gpt2-xl", vocab=50257),
+        "gpt3": _published_model(
             "gpt3",
             vocab=50257,
             step_tokens=1536 * 2048,
@@ -74,9 +75,9 @@ FAMILY = Family(
             flops=3.14e23,
             flops_source=f"{BROWN}: 6 × parameters × tokens",
         ),
-        "nano-llama": _named("nano-llama"),
-        "mini-llama": _named("mini-llama"),
-        "llama-7b": _named(
+        "nano-llama": _published_model("nano-llama"),
+        "mini-llama": _published_model("mini-llama"),
+        "llama-7b": _published_model(
             "llama-7b",
             vocab=32000,
             step_tokens=1024 * 4096,

@@ -91,12 +91,16 @@ class ImageEncoderConfig(BlocksConfig):
         return f"{self.image[0]} x {self.image[1]} in {by} {self.patch} x {self.patch}"
 
     @model_validator(mode="after")
-    def _patches_fit(self) -> ImageEncoderConfig:
+    def _check_patches(self) -> ImageEncoderConfig:
+        """Refuses settings of patches, pooling and distillation that do not fit together.
+
+        Sets `max_length`.
+        """
         height, width = self.image
         if height % self.patch or width % self.patch:
             raise ValueError(
                 f"an image of {height} x {width} has no whole patches of {self.patch}; "
-                f"{fitting(self.image, self.patch)} would fit"
+                f"{nearest_image_size(self.image, self.patch)} would fit"
             )
         if self.tokens > LONGEST:
             raise ValueError(f"{self.tokens} patches are more than any model reads")
@@ -145,7 +149,8 @@ class ConvolutionalConfig(ModelConfig):
     """What an image counts in `train.batch_tokens`; leave it out."""
 
     @model_validator(mode="after")
-    def _count_places(self) -> ConvolutionalConfig:
+    def _set_max_length(self) -> ConvolutionalConfig:
+        """Sets `max_length`; refuses another value."""
         if self.max_length not in (0, self.tokens):
             raise ValueError(
                 f"max_length {self.max_length}: an image counts {self.tokens} tokens; leave it out"
@@ -174,11 +179,11 @@ class ConvolutionalConfig(ModelConfig):
         return 0
 
 
-def fitting(image: tuple[int, int], patch: int) -> str:
+def nearest_image_size(image: tuple[int, int], patch: int) -> str:
     """The nearest height and width, as `H x W`, that are whole patches.
 
     Example:
-        >>> fitting((225, 10), 16)
+        >>> nearest_image_size((225, 10), 16)
         '224 x 16'
     """
     return " x ".join(str(max(1, round(side / patch)) * patch) for side in image)

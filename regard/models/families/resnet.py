@@ -45,7 +45,8 @@ class ResNetConfig(ConvolutionalConfig):
     """Width of the last stage; leave it out: it follows from `filters`."""
 
     @model_validator(mode="after")
-    def _stages_fit(self) -> ResNetConfig:
+    def _check_stages(self) -> ResNetConfig:
+        """Refuses depths and filters that do not fit together, and sets `dim`."""
         if len(self.depths) != len(self.filters):
             raise ValueError(f"{len(self.depths)} depths, but {len(self.filters)} filters")
         if self.block == "bottleneck" and any(width % 4 for width in self.filters):
@@ -63,10 +64,10 @@ class ResNetConfig(ConvolutionalConfig):
     @property
     def map_sizes(self) -> list[tuple[int, int]]:
         """Height and width after the stem and after each stage."""
-        sizes = [(halved(halved(self.image[0])), halved(halved(self.image[1])))]
+        sizes = [(half_side(half_side(self.image[0])), half_side(half_side(self.image[1])))]
         for stride in self.strides:
             height, width = sizes[-1]
-            sizes.append((halved(height), halved(width)) if stride == 2 else (height, width))
+            sizes.append((half_side(height), half_side(width)) if stride == 2 else (height, width))
         return sizes
 
     @property
@@ -104,17 +105,18 @@ class ResNetConfig(ConvolutionalConfig):
         return total
 
 
-def halved(side: int) -> int:
+def half_side(side: int) -> int:
     """The side of an image after a padded convolution or pooling with stride 2.
 
     Example:
-        >>> halved(224), halved(7)
+        >>> half_side(224), half_side(7)
         (112, 4)
     """
     return (side + 1) // 2
 
 
-def _named(size: str) -> PublishedModel:
+def _published_model(size: str) -> PublishedModel:
+    """The entry of a size in the list of models that `regard plan` knows by name."""
     return PublishedModel(
         {"family": "resnet", "size": size, "classes": CLASSES},
         lengths=(IMAGE_TOKENS,),
@@ -128,5 +130,5 @@ FAMILY = Family(
     ResNetConfig,
     "regard.models.convolutional.ResNet",
     task="classify",
-    named={f"resnet-{size}": _named(size) for size in ResNetConfig.SIZES},
+    named={f"resnet-{size}": _published_model(size) for size in ResNetConfig.SIZES},
 )

@@ -62,7 +62,8 @@ class Seq2SeqConfig(ModelConfig):
     """Dropout rate on embeddings, and on the output of each recurrent layer."""
 
     @model_validator(mode="after")
-    def _attention_fits(self) -> Seq2SeqConfig:
+    def _check_attention(self) -> Seq2SeqConfig:
+        """Refuses settings that contradict the kind of attention."""
         if self.attention == "none" and (self.hard_attention or self.last_word):
             key = "hard_attention" if self.hard_attention else "last_word"
             raise ValueError(f"{key} needs attention: additive, dot or location, got none")
@@ -78,10 +79,10 @@ class Seq2SeqConfig(ModelConfig):
     @property
     def summary(self) -> str:
         """A short description of the model's width, cells and attention."""
-        looks = "no attention" if self.attention == "none" else f"{self.attention} attention"
+        attention = "no attention" if self.attention == "none" else f"{self.attention} attention"
         hard = "sampled hard" if self.hard_attention == "sampled" else "hard"
-        looks = f"{hard} {looks}" if self.hard_attention else looks
-        return f"{self.dim} wide, {self.cell} cells, {looks}"
+        attention = f"{hard} {attention}" if self.hard_attention else attention
+        return f"{self.dim} wide, {self.cell} cells, {attention}"
 
     def activation_floats(self, lengths: Sequence[int], targets: int) -> int:
         """Estimates how many numbers one example stores for the backward pass.

@@ -33,7 +33,8 @@ CLASSES = tuple(str(number) for number in range(1000))
 """Class names, as many as ImageNet has, for the sizes that `regard plan` knows by name."""
 
 
-def _named(size: str, batch: int, steps: int, source: str) -> PublishedModel:
+def _published_model(size: str, batch: int, steps: int, source: str) -> PublishedModel:
+    """The entry of a size in the list of models that `regard plan` knows by name."""
     tokens = 197  # [CLS] and 14 x 14 patches
     model = {"family": "vit", "size": size, "classes": CLASSES}
     return PublishedModel(
@@ -54,9 +55,9 @@ FAMILY = Family(
              "classes": CLASSES[:10]},
             lengths=(17,),
         ),
-        "vit-ti": _named("Ti", 1024, 375_000, _DEIT),
-        "vit-s": _named("S", 1024, 375_000, _DEIT),
-        "vit-b": _named("B", 4096, 93_750, _VIT),
-        "vit-l": _named("L", 4096, 93_750, _VIT),
+        "vit-ti": _published_model("Ti", 1024, 375_000, _DEIT),
+        "vit-s": _published_model("S", 1024, 375_000, _DEIT),
+        "vit-b": _published_model("B", 4096, 93_750, _VIT),
+        "vit-l": _published_model("L", 4096, 93_750, _VIT),
     },
 )  # fmt: skip
