@@ -155,7 +155,7 @@ class VerbCall:
 
     def _lines(self, text: str, answer: Any, unknown: Sequence[str] = ()) -> list[str]:
         if not self.as_json:
-            return [f"{line}\n" for line in self.verb.shown(answer, self.options)]
+            return [f"{line}\n" for line in self.verb.command_lines(answer, self.options)]
         return [self._json(text, row, unknown) for row in self.verb.rows(answer)]
 
     def _json(self, text: str, row: dict[str, Any], unknown: Sequence[str]) -> str:
