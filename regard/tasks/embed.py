@@ -48,9 +48,7 @@ class Embed(EncoderTask):
             texts = Ragged.of([self.tokenizer.template(ids) for ids in rows]).to(model.device)
             with evaluating(model):
                 vectors = vectors_of(model, texts, pool="mean", normalise=True)
-            head_batches.append(
-                of_texts(model, texts, partial(_distance, texts, vectors), len(rows))
-            )
+            head_batches.append(of_texts(model, texts, partial(_shift, texts, vectors), len(rows)))
         return head_batches
 
 
@@ -70,7 +68,7 @@ def _training_error(settings: Settings) -> InputError:
     return InputError(f"task: {settings.task}", got="a recipe to train", expected=other_tasks)
 
 
-def _distance(texts: Ragged, full_vectors: Tensor, model: Encoder) -> Tensor:
+def _shift(texts: Ragged, full_vectors: Tensor, model: Encoder) -> Tensor:
     """The distance 1 - cosine of each text's vector to that of the full model, summed."""
     vectors = vectors_of(model, texts, pool="mean", normalise=True)
     return (1 - (vectors * full_vectors).sum(1)).sum()

@@ -351,7 +351,7 @@ class Generate(WritingTask):
                 if not queue or (nth_best and nth_best[0] >= math.exp(-queue[0][0])):
                     break
                 batch = [heapq.heappop(queue) for _ in range(min(WORDS_AT_ONCE, len(queue)))]
-                rows = _next_log_probs(model, state, prompt[-1], [ids for _, ids in batch])
+                rows = _predict(model, state, prompt[-1], [ids for _, ids in batch])
                 check_finite(rows[:, 0].tolist())
                 for (cost, ids), log_probs in zip(batch, rows, strict=True):
                     word = self.tokenizer.decode(ids).strip()
@@ -366,9 +366,7 @@ class Generate(WritingTask):
         return [Suggestion(word, probability) for word, probability in ranked]
 
 
-def _next_log_probs(
-    model: Decoder, state: KVCache, last: int, words: Sequence[tuple[int, ...]]
-) -> Tensor:
+def _predict(model: Decoder, state: KVCache, last: int, words: Sequence[tuple[int, ...]]) -> Tensor:
     """Log-probabilities of the next token after the prompt and each partial word.
 
     Args:

@@ -542,10 +542,8 @@ def _merge_pairs(example_set: ExampleSet) -> ExampleSet:
 def _warn_of_overlap(loaded: Loaded) -> None:
     """Warns about validation and test pairs that are also in the training set."""
     for name, pairs in {"valid": loaded.splits.valid, **loaded.splits.tests}.items():
-        training_pairs = {
-            (pair.source, pair.target) for pair in with_keys_of(loaded.splits.train, pairs)
-        }
-        overlap = sum((pair.source, pair.target) in training_pairs for pair in pairs)
+        train = {(pair.source, pair.target) for pair in with_keys_of(loaded.splits.train, pairs)}
+        overlap = sum((pair.source, pair.target) in train for pair in pairs)
         if overlap:
             _logger.warning(
                 "data: %d of %d %s pairs are also in the training set", overlap, len(pairs), name

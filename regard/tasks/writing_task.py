@@ -150,11 +150,9 @@ class WritingTask(BaseTask, ABC):
             on_progress: Called with the number of sources or prompts just decoded.
         """
 
-        def decode(indices: list[int]) -> list[list[Hypothesis]]:
-            batch_prefixes = None if prefixes is None else [prefixes[i] for i in indices]
-            return self._call_engine(
-                engine.decode, model, [ids[i] for i in indices], config, batch_prefixes, tap
-            )
+        def decode(rows: list[int]) -> list[list[Hypothesis]]:
+            begins = None if prefixes is None else [prefixes[i] for i in rows]
+            return self._search(engine.decode, model, [ids[i] for i in rows], config, begins, tap)
 
         with evaluating(model):
             n_best = decode_many(
@@ -172,9 +170,9 @@ class WritingTask(BaseTask, ABC):
 
     def steps(self, model: Any, ids: Ids, config: DecodeConfig, prefix: Ids = ()) -> Iterator[Step]:
         """The steps in which the output for one source or prompt is decoded; see `outputs`."""
-        return self._call_engine(engine.stream, model, [ids], config, [prefix])
+        return self._search(engine.stream, model, [ids], config, [prefix])
 
-    def _call_engine(
+    def _search(
         self,
         decode: Callable[..., Result],
         model: Any,
@@ -245,14 +243,11 @@ class WritingTask(BaseTask, ABC):
             "decoder.self": (queries, vocabulary.target.words(target_input)),
             "decoder.cross": (queries, keys),
         }
-        source_tokens, target_tokens = (
-            vocabulary.source.tokens(source),
-            vocabulary.target.tokens(target_input),
-        )
+        inputs, outputs = vocabulary.source.tokens(source), vocabulary.target.tokens(target_input)
         pieces = {
-            "encoder.self": (source_tokens, source_tokens),
-            "decoder.self": (target_tokens, target_tokens),
-            "decoder.cross": (target_tokens, source_tokens),
+            "encoder.self": (inputs, inputs),
+            "decoder.self": (outputs, outputs),
+            "decoder.cross": (outputs, inputs),
         }
         return Trace(weights, words, self.decode_output(ids), note, pieces=pieces)
 
