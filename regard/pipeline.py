@@ -478,7 +478,7 @@ class Pipeline:
             batch (batch, length, vocab) with zeros at padding. A head with other outputs replaces
             `vocab`, and a classifier returns one row per text: (texts, classes).
         """
-        source = self.reader.given(ids)
+        source = self.reader.prepared_input(ids)
         if source is not None:
             return logits_of_input(self.model, source)
         return logits_of(self.model, ids, target_ids, mask)

@@ -345,9 +345,9 @@ def list_runs(
     as_json: AsJson = False,
 ) -> None:
     """List shipped models and the models and runs of a folder, or show the card of one."""
-    from regard.runs.list import listed
+    from regard.runs.list import list_models
 
-    text, rows = listed(name)
+    text, rows = list_models(name)
     if not rows:
         print_status(f"{name or 'this folder'} has no runs, checkpoints or Hugging Face folders")
         return

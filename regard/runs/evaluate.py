@@ -87,7 +87,7 @@ def _subset(pipeline: Pipeline, examples: ExampleSet, limit: int | None) -> Exam
     if limit is None or count <= limit:
         return readable
     reason = f"beyond --limit {limit} (those scored are evenly spread)"
-    return readable.reduced(task.limited(readable.examples, limit), reason, count - limit)
+    return readable.without(task.limited(readable.examples, limit), reason, count - limit)
 
 
 def _notes(pipeline: Pipeline, scored: ExampleSet, *, own_split: bool) -> Notes:

@@ -31,7 +31,7 @@ LONGEST_CARD = 1_000_000
 """Largest size of a README.md that is shown, in bytes."""
 
 
-def listed(name: str | None) -> tuple[str, list[dict[str, Any]]]:
+def list_models(name: str | None) -> tuple[str, list[dict[str, Any]]]:
     """What `regard ls` prints, as text and as rows for JSON.
 
     Args:

@@ -35,7 +35,7 @@ from regard.models.load_weights import with_weights
 from regard.pipeline import PRECISIONS, Pipeline, no_tokenizer
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
-from regard.runs.locate import Repository, opened
+from regard.runs.locate import Repository, open_model
 from regard.runtime.device import runtime_on
 from regard.runtime.files import read_json
 
@@ -73,7 +73,7 @@ def load(
     if precision == "int8" and device == "auto":
         device = "cpu"
     runtime = runtime_on(device, dtype)  # an invalid device is refused before anything is read
-    with opened(model_name, download=download) as folder:
+    with open_model(model_name, download=download) as folder:
         config = ConfigFile.of(folder)
         if config.theirs is not None:
             pipeline = from_hub(folder, str(model_name), config.theirs, kind=kind)
@@ -104,7 +104,7 @@ def vocabulary(model_name: str | Path, *, download: bool = True) -> Vocabulary:
 
         return read_file(path)
     folder_or_name = path.parent if path.is_file() else model_name
-    with opened(folder_or_name, "tokenizer", download=download) as folder:
+    with open_model(folder_or_name, "tokenizer", download=download) as folder:
         tokenizers = _vocabulary_in(folder)
     if tokenizers is None:
         raise no_tokenizer(str(model_name))
@@ -181,7 +181,7 @@ def outline(model_name: str) -> tuple[Recipe, tuple[int, ...]]:
     Args:
         model_name: As for `load`.
     """
-    with opened(model_name, "config", download=False) as path:
+    with open_model(model_name, "config", download=False) as path:
         file = ConfigFile.of(path)
         if file.theirs is not None:
             from regard.hub.exchange import recipe_of
@@ -222,7 +222,7 @@ def import_model(
     path = Path(source)
     stats = {key: value for key, value in (("mean", mean), ("std", std)) if value is not None}
     if not path.exists() and isinstance(source, str) and Repository.of(source) is not None:
-        with opened(source) as folder:
+        with open_model(source) as folder:
             return from_hub(folder, source, kind=kind, normalisation=stats)
     if path.is_dir():
         return from_hub(path, path.name, kind=kind, normalisation=stats)

@@ -63,7 +63,9 @@ class UnknownModel(InputError):
 
 
 @contextmanager
-def opened(model_name: ModelName, want: Want = "model", *, download: bool = True) -> Iterator[Path]:
+def open_model(
+    model_name: ModelName, want: Want = "model", *, download: bool = True
+) -> Iterator[Path]:
     """Gives the folder, or the file, of a model for the body of a `with`.
 
     Args:
@@ -85,7 +87,7 @@ def opened(model_name: ModelName, want: Want = "model", *, download: bool = True
 def find(
     model_name: ModelName, want: Want = "model", *, download: bool = True
 ) -> Path | Traversable:
-    """Finds the folder of a model; arguments and errors as for `opened`."""
+    """Finds the folder of a model; arguments and errors as for `open_model`."""
     if os.path.exists(model_name):  # noqa: PTH110 (a name that no file can have is no error)
         return Path(model_name)
     name = str(model_name)

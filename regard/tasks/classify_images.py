@@ -30,7 +30,7 @@ from regard.data.synthetic.digits import SIDE
 from regard.data.text.windows import OnShare
 from regard.errors import InputError
 from regard.inputs.arrays import Dense, Ragged
-from regard.inputs.images.opening import shown
+from regard.inputs.images.opening import display_image
 from regard.inputs.images.reader import ImageReader
 from regard.inputs.processor import Processor
 from regard.inputs.reader import Encoded
@@ -277,7 +277,7 @@ class ClassifyImages(LabelledTask[Any]):
         """The selected images, without files that are no images."""
         sets = self.examples(settings, selection)
         return {
-            name: ExampleSet(images).reduced(images, "that cannot be read", images.skipped)
+            name: ExampleSet(images).without(images, "that cannot be read", images.skipped)
             for name, images in sets.items()
         }
 
@@ -313,7 +313,7 @@ class ClassifyImages(LabelledTask[Any]):
                 classified = classifier(model, source, tap.edits)
             else:
                 model.hidden(source, tap)
-        picture = image_grid(model, source, pixels, lambda: np.asarray(shown(item)))
+        picture = image_grid(model, source, pixels, lambda: np.asarray(display_image(item)))
         patch_words = picture.names, range(len(picture.names))
         weights = dense_records(model, model.embed.layout(source), tap)
         words_of_layers = {"encoder.self": (patch_words, patch_words)}

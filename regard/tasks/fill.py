@@ -215,9 +215,8 @@ class Fill(EncoderTask):
         """Batches of masked texts, given as such or as ids, on which heads are measured."""
         masking = Masking(symbols_of(self.tokenizer))
         head_batches = []
-        for texts in in_batches(
-            plain_text.id_rows(self, model, items, self.max_text_tokens(model))
-        ):
+        id_rows = plain_text.id_rows(self, model, items, self.max_text_tokens(model))
+        for texts in in_batches(id_rows):
             rows = [np.array(self.tokenizer.template(ids)) for ids in texts]
             batch = masking.hide(rows, tuple(range(len(texts))), 0).to(model.device)
             loss = partial(_masked_loss, batch)

@@ -34,7 +34,7 @@ from regard.tasks import plain_text
 from regard.tasks.base_task import Settings
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import WordAccuracy
-from regard.tasks.measures.report import Scoring, counted
+from regard.tasks.measures.report import Scoring, count_progress
 from regard.tasks.trace import Trace, trace_single_stack
 from regard.tasks.writing_task import WritingTask
 
@@ -120,7 +120,7 @@ class Generate(WritingTask):
         if not scoring.suggest:
             return {}
         corpus = rows.corpus
-        on_progress = counted(scoring.on_progress, SUGGESTED_WORDS, "next words")
+        on_progress = count_progress(scoring.on_progress, SUGGESTED_WORDS, "next words")
         step = max(1, len(corpus) // MIN_DOCUMENTS)
         texts = [
             self.tokenizer.decode(corpus.document(i).tolist()) for i in range(0, len(corpus), step)
@@ -217,7 +217,7 @@ class Generate(WritingTask):
 
         def completes_copy(ids: Sequence[int], token: int) -> bool:
             last = [*ids[-TOKENS_OF_A_WORD * size :]]
-            return ngrams.copied(self.tokenizer.decode(last), self.tokenizer.decode([*last, token]))
+            return ngrams.copies(self.tokenizer.decode(last), self.tokenizer.decode([*last, token]))
 
         return completes_copy
 

@@ -36,7 +36,7 @@ from regard.runtime.files import cache_folder
 from regard.tasks.base_task import Prepared, Settings, spread
 from regard.tasks.ids import check_ids
 from regard.tasks.measures.plain_text import TextReport
-from regard.tasks.measures.report import Scoring, Selection, counted
+from regard.tasks.measures.report import Scoring, Selection, count_progress
 
 KINDS_OF_ROWS: dict[str, type[Packed] | type[Stream]] = {"packed": Packed, "stream": Stream}
 MakeRows = partial[Packed] | partial[Stream]
@@ -130,7 +130,7 @@ def report(task: Any, model: Any, sets: Mapping[str, Any], scoring: Scoring) -> 
     """
     [(name, rows)] = sets.items()
     corpus, tokenizer = rows.corpus, task.tokenizer
-    scores = task.evaluate(model, rows, counted(scoring.on_progress, corpus.tokens, "loss"))
+    scores = task.evaluate(model, rows, count_progress(scoring.on_progress, corpus.tokens, "loss"))
     unknown = None if tokenizer.has_all_bytes else tokenizer.specials.unknown
     unknown_tokens = sum(int((corpus.document(i) == unknown).sum()) for i in range(len(corpus)))
     share = None if unknown is None else unknown_tokens / max(1, corpus.tokens)

@@ -33,7 +33,7 @@ from regard.tasks import plain_text
 from regard.tasks.base_task import Settings
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import SpanAccuracy
-from regard.tasks.measures.report import Scoring, counted
+from regard.tasks.measures.report import Scoring, count_progress
 from regard.tasks.writing_task import Output, WritingTask, check_length
 
 HOLES = ("[MASK]", "<mask>", "___")
@@ -182,7 +182,7 @@ class Restore(WritingTask):
     ) -> dict[str, Any]:
         """The accuracy of restored spans."""
         del scores
-        on_progress = counted(scoring.on_progress, MAX_RESTORED_TEXTS, "spans")
+        on_progress = count_progress(scoring.on_progress, MAX_RESTORED_TEXTS, "spans")
         accuracy = self.accuracy(
             model, scoring.decode, rows, texts=MAX_RESTORED_TEXTS, on_progress=on_progress
         )

@@ -236,7 +236,7 @@ class Translate(WritingTask):
         if pairs and not readable_pairs:
             self.readable(pairs, longest)
         reason = f"longer than the model reads ({longest:,} tokens)"
-        return example_set.reduced(readable_pairs, reason, len(pairs) - len(readable_pairs))
+        return example_set.without(readable_pairs, reason, len(pairs) - len(readable_pairs))
 
     def limited(self, examples: Sequence[Pair | tuple[str, str]], limit: int) -> list[Pair]:
         """At most `limit` pairs, evenly spread over a set."""
@@ -536,7 +536,7 @@ def _merge_pairs(example_set: ExampleSet) -> ExampleSet:
     """A set in which each source has one pair, with all its references."""
     pairs = by_source(example_set.examples)
     reason = "merged with another of the same source"
-    return example_set.reduced(pairs, reason, len(example_set.examples) - len(pairs))
+    return example_set.without(pairs, reason, len(example_set.examples) - len(pairs))
 
 
 def _warn_of_overlap(loaded: Loaded) -> None:

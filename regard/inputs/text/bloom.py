@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Keys = NDArray[np.uint64]
 """Hashes of 128 bits as two numbers of 64: (…, 2)."""
 
-AT_ONCE = 2**16
+KEYS_AT_ONCE = 2**16
 """Keys that are computed together, so that little memory is taken beside the set."""
 
 
@@ -29,7 +29,7 @@ def keys_of(digests: Iterable[bytes]) -> Iterator[Keys]:
         [[0, 97]]
     """
     digests = iter(digests)
-    while data := b"".join(islice(digests, AT_ONCE)):
+    while data := b"".join(islice(digests, KEYS_AT_ONCE)):
         yield as_keys(data)
 
 
