@@ -398,7 +398,7 @@ def has_begin_token(tokenizer: Tokenizer) -> bool:
 
 
 def _top_tokens(log_probs: Tensor, allowed: Tensor) -> Iterator[tuple[float, int]]:
-    """Yields the most probable allowed tokens as (log-probability, token), at most `BRANCHES`.
+    """Yields the most probable allowed tokens as (log-probability, token), at most `MAX_BRANCHES`.
 
     Args:
         log_probs: (vocab,) Log-probabilities.

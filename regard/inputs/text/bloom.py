@@ -22,7 +22,7 @@ KEYS_AT_ONCE = 2**16
 
 
 def keys_of(digests: Iterable[bytes]) -> Iterator[Keys]:
-    """Yields digests of 16 bytes as keys, `AT_ONCE` at a time: (digests, 2).
+    """Yields digests of 16 bytes as keys, `KEYS_AT_ONCE` at a time: (digests, 2).
 
     Example:
         >>> next(keys_of([bytes(15) + b"a"])).tolist()
