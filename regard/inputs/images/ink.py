@@ -125,7 +125,7 @@ def _crop_ink(ink: Ink, least: float = 0.5) -> Ink:
 
 
 def _centre_ink(ink: Ink) -> Ink:
-    """Scale to the height of the frame and centre; the aspect is kept up to width `MAX_WIDTH_SHARE`."""
+    """Scale to the height of the frame and centre; the aspect is kept up to `MAX_WIDTH_SHARE`."""
     height, width = ink.shape
     wide = round(min(FRAME * width / height, MAX_WIDTH_SHARE * FRAME)) or 1
     scaled = Image.fromarray(ink.astype(np.float32)).resize((wide, FRAME), Image.Resampling.BOX)
