@@ -322,7 +322,7 @@ def _extend_to_words(context: str, start: int, end: int) -> Span:
     """Extends a span of characters so that it does not cut through a word.
 
     Example:
-        >>> _whole_words("Anna lives in Rome.", 6, 9)
+        >>> _extend_to_words("Anna lives in Rome.", 6, 9)
         (5, 10)
     """
     while 0 < start < len(context) and _IN_WORD.fullmatch(context, start - 1, start + 1):

@@ -96,7 +96,7 @@ class Tag(LabelledTask[TaggedWords]):
 
     def sentence(self, item: str | Sequence[str]) -> Sentence:
         """Reads a text, which is split into words, or a list of words."""
-        text, words = (item, words_in(item)) if isinstance(item, str) else joined(item)
+        text, words = (item, words_in(item)) if isinstance(item, str) else join_words(item)
         ids, spans = self.tokenizer.spans(text)
         return Sentence(item, ids, text=text, words=words, spans=spans)
 
@@ -231,11 +231,11 @@ class Tag(LabelledTask[TaggedWords]):
         return Measures({"loss": loss, **scores.overall}, scores.by_label)
 
 
-def joined(words: Sequence[str]) -> tuple[str, list[Span]]:
+def join_words(words: Sequence[str]) -> tuple[str, list[Span]]:
     """Joins words with spaces, and returns the characters (start, end) of each word.
 
     Example:
-        >>> joined(["New", "York"])
+        >>> join_words(["New", "York"])
         ('New York', [(0, 3), (4, 8)])
     """
     spans, start = [], 0

@@ -157,7 +157,7 @@ def normalise_answer(answer: str) -> str:
     """Normalises an answer as SQuAD does: lower case, no punctuation, articles or extra spaces.
 
     Example:
-        >>> normalised("The  Denver Broncos!")
+        >>> normalise_answer("The  Denver Broncos!")
         'denver broncos'
     """
     letters = "".join(letter for letter in answer.lower() if letter not in string.punctuation)
