@@ -249,7 +249,7 @@ class Pipeline:
             options: The checked options of the verb.
             settings: Decoding settings that replace those of the recipe.
         """
-        task, model = self._task_of(verb.name), self._model(options.knock_out)
+        task, model = self._task_of(verb.name), self._model_without_heads(options.knock_out)
         decode = [self.decoding(**settings)] if verb.decode else []
         warn_truncated(encoded)
         return getattr(task, verb.name)(model, encoded, *decode, **options.for_task())
@@ -261,7 +261,7 @@ class Pipeline:
 
         If the task cannot stream, the answer is computed at once and its lines are yielded.
         """
-        task, model = self._task_of(verb.name), self._model(options.knock_out)
+        task, model = self._task_of(verb.name), self._model_without_heads(options.knock_out)
         if not hasattr(task.task_for(encoded.item), "stream"):
             [answer] = self.answers(verb, [encoded], options, settings)
             return iter(verb.lines(answer))
@@ -269,6 +269,7 @@ class Pipeline:
         return task.stream(model, encoded, config, **options.for_task())
 
     def _verb(self, name: str) -> Verb:
+        """The verb of this name; raises an error if no task has it."""
         return every_verb().get(name) or self._refuse(name)
 
     def _task_of(self, name: str) -> Any:
@@ -277,20 +278,21 @@ class Pipeline:
         if any(verb.name == name for verb in spec.verbs):
             return self.task
         # Of a published encoder-decoder it is not known whether it translates.
-        known = name in self.verbs or self.recipe.data.example_type == "nothing"
+        may_use_own_task = name in self.verbs or self.recipe.data.example_type == "nothing"
         config = self.model.config
-        if known and hasattr(spec.class_for(config), name):
+        if may_use_own_task and hasattr(spec.class_for(config), name):
             return self.task
         if name not in self.verbs:
             self._refuse(name)
         return TASKS[self.verbs[name]].class_for(config)(self.processor)
 
     def _refuse(self, name: str) -> NoReturn:
-        known = [*self.verbs]
+        """Raises the error for a verb that the model does not have; it lists those it has."""
+        verbs = [*self.verbs]
         raise InputError(
             f"{self.name} cannot {name}",
             got=f"a {self.model.config.family} model for {self.recipe.task}",
-            fix=f"use `regard {known[0]}`" if len(known) == 1 else f"it can {', '.join(known)}",
+            fix=f"use `regard {verbs[0]}`" if len(verbs) == 1 else f"it can {', '.join(verbs)}",
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -298,9 +300,9 @@ class Pipeline:
         verb = None if name.startswith("_") else every_verb().get(name)
         if verb is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        ask = partial(self.run, name)
-        ask.__doc__ = verb.help
-        return ask
+        verb_method = partial(self.run, name)
+        verb_method.__doc__ = verb.help
+        return verb_method
 
     def __dir__(self) -> list[str]:
         return sorted([*super().__dir__(), *every_verb()])
@@ -333,8 +335,9 @@ class Pipeline:
     def _run_ids(
         self, verb: Verb, items: Any, mask: Any, options: Any, settings: Mapping[str, Any]
     ) -> Any:
+        """Applies a verb to token ids: generated ids if it decodes, else one vector per text."""
         rows, _ = rows_of(items, mask)
-        model = self._model(options.knock_out)
+        model = self._model_without_heads(options.knock_out)
         results: Any
         if verb.decode:
             config = self.decoding(**settings)
@@ -368,7 +371,7 @@ class Pipeline:
         Raises:
             InputError: As for `translate`, before anything is computed.
         """
-        return accumulate(self._streamed("translate", text, options))
+        return accumulate(self._stream_verb("translate", text, options))
 
     def write(self, prompt: str, **options: Any) -> Iterator[str]:
         """Yields the continuation of a prompt piece by piece; no piece is revised later.
@@ -377,9 +380,10 @@ class Pipeline:
             prompt: The text to continue.
             **options: As for `generate`.
         """
-        return self._streamed("generate", prompt, options)
+        return self._stream_verb("generate", prompt, options)
 
-    def _streamed(self, name: str, text: str, options: Mapping[str, Any]) -> Iterator[str]:
+    def _stream_verb(self, name: str, text: str, options: Mapping[str, Any]) -> Iterator[str]:
+        """Yields the answer of a verb to one text piece by piece; the text is read at once."""
         verb = self._verb(name)
         verb_options, settings = verb.parse_options((), options)
         [encoded] = self.read(verb, [text], verb_options)
@@ -404,17 +408,17 @@ class Pipeline:
                 )
             changes["max_length"] = changes.pop("max_new_tokens")
         if changes.get("temperature") == 0:  # the limit of sampling: always the likeliest token
-            others = {name: changes[name] for name in changes if name not in SAMPLING_SETTINGS}
-            changes = {"beam": 1, **others, "sample": False}
+            rest = {name: changes[name] for name in changes if name not in SAMPLING_SETTINGS}
+            changes = {"beam": 1, **rest, "sample": False}
         if changes.get("sample") is False:  # greedy decoding ignores the recipe's sampling options
             changes = {
                 **{name: DecodeConfig.model_fields[name].default for name in SAMPLING_SETTINGS},
                 **changes,
             }
-        most = changes.get("max_length")
-        if isinstance(most, int) and 0 < most < self.recipe.decode.min_length:
-            changes = {"min_length": most, **changes}  # min_length must not exceed max_length
-        config = _changed(self.recipe, changes)
+        max_length = changes.get("max_length")
+        if isinstance(max_length, int) and 0 < max_length < self.recipe.decode.min_length:
+            changes = {"min_length": max_length, **changes}  # min_length must not exceed max_length
+        config = _change_decoding(self.recipe, changes)
         check_roles(config, self.model)
         return config
 
@@ -474,7 +478,7 @@ class Pipeline:
             batch (batch, length, vocab) with zeros at padding. A head with other outputs replaces
             `vocab`, and a classifier returns one row per text: (texts, classes).
         """
-        source = self.reader.given(ids)
+        source = self.reader.prepared_input(ids)
         if source is not None:
             return logits_of_input(self.model, source)
         return logits_of(self.model, ids, target_ids, mask)
@@ -561,10 +565,10 @@ class Pipeline:
             raise InputError(self.name, got="a model of text", expected="a model of images")
         self._check_attends("hide_patches")
         self.model.require_head("classes")
-        chosen = ImageMap.of(self.model, kind, layer, head)
+        image_map = ImageMap.of(self.model, kind, layer, head)
         sources = self.task.sources(self.model, images)
-        model = self._model(knock_out)
-        return hide_in_all(model, sources, chosen, hiding or Hiding(), knock_out, progress)
+        model = self._model_without_heads(knock_out)
+        return hide_in_all(model, sources, image_map, hiding or Hiding(), knock_out, progress)
 
     def _check_attends(self, what: str) -> None:
         """Raises an error if the model has no attention."""
@@ -690,6 +694,7 @@ class Pipeline:
         return export(self.model, self._vocabulary, decode, Path(folder), kind)
 
     def _snapshot(self, store: str = "fp32") -> Snapshot:
+        """The contents of a checkpoint folder: weights, config, tokenizers, recipe, record."""
         return Snapshot(
             step=0,
             weights=self.model.state_dict(),
@@ -699,7 +704,7 @@ class Pipeline:
             seen=b"" if self.seen is None else self.seen.to_bytes(),
         )
 
-    def _model(self, removed: Sequence[str]) -> Any:
+    def _model_without_heads(self, removed: Sequence[str]) -> Any:
         """The model; if heads are named in `removed`, a version of it without them."""
         return without_head(self.model, _as_sequence(removed)) if removed else self.model
 
@@ -708,7 +713,7 @@ class Pipeline:
         return f"Pipeline({self.name!r}, {self.recipe.task}, {size}, {self.precision})"
 
 
-def _changed(recipe: Recipe, changes: Mapping[str, Any]) -> DecodeConfig:
+def _change_decoding(recipe: Recipe, changes: Mapping[str, Any]) -> DecodeConfig:
     """The decoding settings of a recipe with some changes, checked as a recipe's values are."""
     try:
         values = {**recipe.decode.model_dump(), **changes}

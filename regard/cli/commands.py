@@ -55,8 +55,9 @@ data_app = typer.Typer(help="Look at data before training on it.", no_args_is_he
 app.add_typer(data_app, name="data")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_requested: bool) -> None:
+    """Prints the version and exits, if the option is given."""
+    if is_requested:
         print_line(f"regard {__version__}")
         raise typer.Exit
 
@@ -123,11 +124,11 @@ def train(
                 recipe, changes, out, resume=resume, quiet=quiet, threads=threads, device=device
             )
             return
-        wanted = recipes.load(recipe, changes)
+        loaded_recipe = recipes.load(recipe, changes)
     from regard.runs.train import train as run
 
     pipeline = run(
-        wanted, out, resume=resume, quiet=quiet, threads=threads, device=device, dtype=dtype
+        loaded_recipe, out, resume=resume, quiet=quiet, threads=threads, device=device, dtype=dtype
     )
     if quiet or not ranks_here().first:
         return
@@ -328,7 +329,7 @@ def recipe_command(
     if name is not None:
         print_line(recipes.text_of(name), end="")
         return
-    print_line(_aligned(recipes.shipped()))
+    print_line(_two_columns(recipes.shipped()))
 
 
 @app.command("ls")
@@ -344,9 +345,9 @@ def list_runs(
     as_json: AsJson = False,
 ) -> None:
     """List shipped models and the models and runs of a folder, or show the card of one."""
-    from regard.runs.list import listed
+    from regard.runs.list import list_models
 
-    text, rows = listed(name)
+    text, rows = list_models(name)
     if not rows:
         print_status(f"{name or 'this folder'} has no runs, checkpoints or Hugging Face folders")
         return
@@ -368,10 +369,10 @@ def env(
         from regard.kernels.small_batches import state
 
         facts["few rows"] = state()
-    print_result(_aligned(facts), facts, as_json=as_json)
+    print_result(_two_columns(facts), facts, as_json=as_json)
 
 
-def _aligned(values: Mapping[str, Any]) -> str:
+def _two_columns(values: Mapping[str, Any]) -> str:
     """Names and values in two columns."""
     return "\n".join(aligned([(name, str(value)) for name, value in values.items()]))
 
@@ -420,41 +421,41 @@ def data_sample(
     from regard.recipes import recipe as recipes
 
     changes = overrides or ()
-    wanted = (
+    loaded_recipe = (
         recipes.load("own/images", ["data.kind=scenes", *changes])
         if recipe == "scenes"
         else recipes.load(recipe, changes)
     )
-    if wanted.data.example_type == "pictures":
-        _sample_images(wanted, split, count, out, side)
+    if loaded_recipe.data.example_type == "pictures":
+        _sample_images(loaded_recipe, split, count, out, side)
         return
     if out is not None:
         raise InputError("-o", got=f"{recipe}, which has no images", expected="a recipe of images")
-    if wanted.data.example_type == "labels":
+    if loaded_recipe.data.example_type == "labels":
         from regard.cli.data import labelled_lines
 
-        for line in labelled_lines(wanted, split, count):
+        for line in labelled_lines(loaded_recipe, split, count):
             print_line(line)
         return
-    for pair in pairs_of(wanted.data, split)[:count]:
+    for pair in pairs_of(loaded_recipe.data, split)[:count]:
         print_line(f"{pair.source}\t{pair.target}")
 
 
-def _sample_images(wanted: Any, split: str, count: int, out: Path | None, side: int) -> None:
+def _sample_images(recipe: Any, split: str, count: int, out: Path | None, side: int) -> None:
     """Print the labels and captions of images; with a folder, write the images, too."""
     from regard.data.images.sample import iter_samples, write_samples
     from regard.inputs.images.reader import ImageReader
 
-    (height, width), channels = wanted.model.image, wanted.model.channels
-    if wanted.data.kind == "scenes":
+    (height, width), channels = recipe.model.image, recipe.model.channels
+    if recipe.data.kind == "scenes":
         (height, width), channels = (side, side), 3
     half = (0.5,) * channels
     reader = ImageReader(height=height, width=width, channels=channels, mean=half, std=half)
-    samples = iter_samples(wanted.data, split, count, reader)
+    samples = iter_samples(recipe.data, split, count, reader)
     rows = (row for row, *_ in samples) if out is None else write_samples(samples, out)
     for row in rows:
-        shown = [row[key] for key in ("path", "label", "caption") if row.get(key)]
-        print_line("\t".join(shown))
+        cells = [row[key] for key in ("path", "label", "caption") if row.get(key)]
+        print_line("\t".join(cells))
     if out is not None:
         print_status(f"images and captions.jsonl are in {out}")
 

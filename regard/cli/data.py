@@ -26,12 +26,12 @@ TASKS = (*PAIRS_TASKS, *READERS)
 
 
 def check_data(
-    given: Sequence[str], task: str | None, max_words: int, *, as_json: bool, quiet: bool
+    arguments: Sequence[str], task: str | None, max_words: int, *, as_json: bool, quiet: bool
 ) -> bool:
     """Prints a report about files, or about the data of a recipe.
 
     Args:
-        given: Files or the name of a recipe, and columns such as `data.text=sentence`.
+        arguments: Files or the name of a recipe, and columns such as `data.text=sentence`.
         task: What the files are for; None: found out.
         max_words: Sentences with more words are too long.
         as_json: Whether to print JSON.
@@ -40,8 +40,8 @@ def check_data(
     Returns:
         Whether there are problems.
     """
-    overrides = [word for word in given if word.startswith("data.") and "=" in word]
-    names = [word for word in given if word not in overrides]
+    overrides = [word for word in arguments if word.startswith("data.") and "=" in word]
+    names = [word for word in arguments if word not in overrides]
     if not names:
         raise InputError("data check", got="no file", expected="FILES, or a recipe")
     if task is not None and task not in TASKS:
@@ -51,12 +51,12 @@ def check_data(
     columns = recipes.parse_columns(overrides)
     if len(names) == 1 and splits_in(names[0]) and not has_images(names[0]):
         return _check_folder(names[0], columns, task, max_words, as_json=as_json)
-    report = _report(names, columns, task, max_words, quiet=quiet)
+    report = _check_files(names, columns, task, max_words, quiet=quiet)
     print_result(report.describe(), asdict(report), as_json=as_json)
     return bool(report.is_bad)
 
 
-def _report(
+def _check_files(
     names: Sequence[str], columns: Columns, task: str | None, max_words: int, *, quiet: bool
 ) -> Any:
     """Checks files of texts, or images."""
@@ -74,9 +74,9 @@ def _report(
     return check_labelled(texts, task, columns)
 
 
-def _check_recipe(wanted: Any, *, as_json: bool, quiet: bool) -> bool:
+def _check_recipe(recipe: Any, *, as_json: bool, quiet: bool) -> bool:
     """Prints a report about each split of a recipe's data; returns whether there are problems."""
-    data = wanted.data
+    data = recipe.data
     if isinstance(data, ImagesData):
         report = _check_images(data.folder or data.file or "", data.columns, quiet=quiet)
         print_result(report.describe(), asdict(report), as_json=as_json)
@@ -86,7 +86,7 @@ def _check_recipe(wanted: Any, *, as_json: bool, quiet: bool) -> bool:
         raise InputError(
             "data check", got=f"data.kind: {data.kind}", expected="pairs or labels from files"
         )
-    return _check_splits(data, wanted.task, as_json=as_json)
+    return _check_splits(data, recipe.task, as_json=as_json)
 
 
 def _check_folder(
@@ -117,6 +117,7 @@ def _check_splits(data: FileData | LabelledData, task: str, *, as_json: bool) ->
 
 
 def _check_images(table: str, columns: Columns, *, quiet: bool) -> Any:
+    """Checks a folder or table of images, with a progress bar."""
     from regard.data.images.check import check_images
     from regard.runtime.progress import Progress
 
@@ -129,6 +130,7 @@ def _check_images(table: str, columns: Columns, *, quiet: bool) -> Any:
 
 
 def _is_recipe(name: str) -> bool:
+    """Whether an argument names a recipe: a YAML file, or no file and like `tiny/translate`."""
     if Path(name).suffix in (".yaml", ".yml"):
         return True
     # a misspelt name, too: the error about it has the nearest recipes
@@ -136,21 +138,21 @@ def _is_recipe(name: str) -> bool:
     return not Path(name).exists() and (name in recipes.shipped() or is_name)
 
 
-def labelled_lines(wanted: Any, split: str, count: int) -> Iterator[str]:
+def labelled_lines(recipe: Any, split: str, count: int) -> Iterator[str]:
     """Yields the first examples of a recipe's labelled data: texts and labels, with tabs between.
 
     Args:
-        wanted: The recipe.
+        recipe: The recipe.
         split: train, valid or test.
         count: How many.
     """
     from regard.data.text.labelled import load_labelled
 
-    splits = load_labelled(wanted.data, wanted.task)
-    known = {"train": splits.train, "valid": splits.valid, **splits.tests}
-    if split not in known:
-        raise InputError("--split", got=split, expected=f"one of {', '.join(known)}")
-    for example in known[split][:count]:
+    splits = load_labelled(recipe.data, recipe.task)
+    sets_by_name = {"train": splits.train, "valid": splits.valid, **splits.tests}
+    if split not in sets_by_name:
+        raise InputError("--split", got=split, expected=f"one of {', '.join(sets_by_name)}")
+    for example in sets_by_name[split][:count]:
         answers = [answer.text for answer in getattr(example, "answers", ())]
         cells = (*example.texts, " ".join(getattr(example, "labels", answers)))
         yield "\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in cells)

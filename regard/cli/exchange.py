@@ -41,14 +41,14 @@ def import_model(
         tokenizer,
         kind=as_kind,
         heads=heads,
-        mean=_numbers("--mean", mean),
-        std=_numbers("--std", std),
+        mean=_parse_numbers("--mean", mean),
+        std=_parse_numbers("--std", std),
     )
     pipeline.save(out)
     print_status(f"{pipeline} is in {out}", quiet=quiet)
 
 
-def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+def _parse_numbers(option: str, text: str | None) -> tuple[float, ...] | None:
     """The numbers of an option, separated by commas."""
     try:
         return None if text is None else tuple(float(number) for number in text.split(","))

@@ -21,7 +21,7 @@ class LateCommand(TyperCommand):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """Parses the arguments of the command."""
-        whole = get_command_from_info(
+        command = get_command_from_info(
             CommandInfo(
                 name=self.name,
                 callback=self.function(),
@@ -30,4 +30,4 @@ class LateCommand(TyperCommand):
             pretty_exceptions_short=False,
             rich_markup_mode=None,
         )
-        return whole.make_context(info_name, args, parent, **extra)
+        return command.make_context(info_name, args, parent, **extra)

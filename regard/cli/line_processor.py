@@ -81,7 +81,7 @@ class LineProcessor(Generic[T]):
         if self.batch_size is None:
             batches = iter([(1, [line for _, lines in batches for line in lines])])
         for first, lines in batches:
-            read = [self._readable(first + i, line) for i, line in enumerate(lines)]
+            read = [self._read_line(first + i, line) for i, line in enumerate(lines)]
             for start, batch in _batches_of(read, self.batch_size):
                 self._answer(first + start, lines[start : start + len(batch)], batch)
 
@@ -95,47 +95,51 @@ class LineProcessor(Generic[T]):
         """
         usable = [text for text in texts if text is not None]
         try:
-            shown = list(self._shown(usable)) if usable else []
+            blocks = list(self._answers_to(usable)) if usable else []
         except InputError as error:
             if len(texts) > 1:
                 for i, text in enumerate(texts):
                     self._answer(first + i, lines[i : i + 1], [text])
                 return
-            self._refuse(first, str(error).splitlines()[0], error)
-            texts, shown = [None], []
-        blocks = iter(shown)
+            self._report_line(first, str(error).splitlines()[0], error)
+            texts, blocks = [None], []
+        answers = iter(blocks)
+        # One output per line, with a blank for each unusable line; ranked output has no blanks.
         for line, text in zip(lines, texts, strict=True) if not self.ranked else ():
             blank = text is None
-            _written([self.blank(line.decode("utf-8", "replace"))] if blank else next(blocks))
-        for block in blocks:
-            _written(block)
+            _write_pieces([self.blank(line.decode("utf-8", "replace"))] if blank else next(answers))
+        for block in answers:
+            _write_pieces(block)
 
-    def _shown(self, texts: list[tuple[str, T]]) -> Iterable[Iterable[str]]:
+    def _answers_to(self, texts: list[tuple[str, T]]) -> Iterable[Iterable[str]]:
+        """The output for each text, as pieces."""
         return self.show([text for text, _ in texts], [read for _, read in texts])
 
     def _write(self, texts: list[tuple[str, T]]) -> None:
-        for block in self._shown(texts):
-            _written(block)
+        """Answers texts and writes the answers in turn."""
+        for block in self._answers_to(texts):
+            _write_pieces(block)
 
-    def _readable(self, number: int, line: bytes) -> tuple[str, T] | None:
+    def _read_line(self, number: int, line: bytes) -> tuple[str, T] | None:
         """The text of a line, read; None if it is empty or unusable, the latter with a warning."""
         try:
             text = decode_text(line)
             if text.strip():
                 return text, self.read(text)
         except UnicodeDecodeError as error:
-            self._refuse(number, "not UTF-8", error)
+            self._report_line(number, "not UTF-8", error)
         except InputError as error:
-            self._refuse(number, str(error).splitlines()[0], error)
+            self._report_line(number, str(error).splitlines()[0], error)
         return None
 
-    def _refuse(self, number: int, reason: str, error: Exception) -> None:
+    def _report_line(self, number: int, reason: str, error: Exception) -> None:
+        """Warns about a line that cannot be used; with `strict` raises an error."""
         if self.strict:
             raise InputError(f"line {number}: {reason}") from error
         print_status(f"warning: line {number}: {reason}; printed an empty line", quiet=self.quiet)
 
 
-def _written(block: Iterable[str]) -> None:
+def _write_pieces(block: Iterable[str]) -> None:
     """Writes the pieces of an answer as soon as they are computed."""
     for piece in block:
         sys.stdout.write(safe(piece))

@@ -105,54 +105,56 @@ def look(
     from regard.explain.look import picture_ending
 
     number: int | str | None = int(layer) if layer is not None and layer.isdigit() else layer
-    usual = None if test else Path("look.html")
-    out = usual if out is None else out
+    default = None if test else Path("look.html")
+    out = default if out is None else out
     if out is not None:
         # raise errors before the work, not after it
         picture_ending(out, (".png", ".svg", ".pdf") if test else PICTURES)
     if (text is None) != test:
         got = "--test and an input" if test else "no input"
         raise InputError("look", got=got, expected="a text or an image, or --test for many images")
-    hiding = None if hide == 0 else _hiding(hide, fill, draws, seed)
+    hiding = None if hide == 0 else _make_hiding(hide, fill, draws, seed)
     pipeline = load_pipeline(model_name, threads, precision, device, dtype, kind=as_kind)
     if test or text is None:
         if not (number is None or isinstance(number, int)) or word or target or original:
             got = "--word, --target, --original or the name of a layer"
             raise InputError("look --test", got=got, expected="--kind, a number as --layer, --head")
         report = pipeline.hide_patches(
-            _images(pipeline, split, files, count),
+            _first_images(pipeline, split, files, count),
             kind=kind or "picture", layer=number, head=head, hiding=hiding,
             knock_out=knock_out or (),
         )  # fmt: skip
-        _finish_test(report, out, as_json=as_json, quiet=quiet)
+        _print_test(report, out, as_json=as_json, quiet=quiet)
         return
     search: dict[str, Any] = {} if beam is None else {"beam": beam}
-    seen = pipeline.look(
+    record = pipeline.look(
         text, target=target, knock_out=knock_out or (), original=original,
         allow_unknown=allow_unknown, **search,
     )  # fmt: skip
     assert out is not None
-    choice = seen.choose(kind, number, head, word)
-    result = None if hiding is None or not seen.testable(choice) else seen.test(choice, hiding)
-    seen.save_choice(out, choice, result, details=details, paper=paper)
-    row = _row(seen, choice, text)
+    choice = record.choose(kind, number, head, word)
+    result = None if hiding is None or not record.testable(choice) else record.test(choice, hiding)
+    record.save_choice(out, choice, result, details=details, paper=paper)
+    row = _look_to_json(record, choice, text)
     row |= {} if result is None else {"test": result.to_json()}
-    print_result(seen.target or text, row, as_json=as_json)
+    print_result(record.target or text, row, as_json=as_json)
     print_status(f"{out} shows {choice.name}: {choice.short}", quiet=quiet or as_json)
     if result is not None:
         print_status(result.verdict, quiet=quiet or as_json)
 
 
 PICTURES = (".html", ".png", ".svg", ".pdf")
+"""Endings of the files that `regard look` can write."""
 
 
-def _hiding(share: float, fill: Any, draws: int, seed: int) -> Hiding:
+def _make_hiding(share: float, fill: Any, draws: int, seed: int) -> Hiding:
+    """The settings of a test of maps; imported here, because it imports torch."""
     from regard.explain.images.hiding import Hiding
 
     return Hiding(share, fill, draws, seed)
 
 
-def _images(pipeline: Pipeline, split: str | None, files: str | None, count: int) -> Any:
+def _first_images(pipeline: Pipeline, split: str | None, files: str | None, count: int) -> Any:
     """The first images of a split, or of a file of one's own."""
     from regard.tasks.measures.report import Selection
 
@@ -160,7 +162,8 @@ def _images(pipeline: Pipeline, split: str | None, files: str | None, count: int
     return pipeline.task.head_examples(pipeline.recipe, selection, count)
 
 
-def _finish_test(report: HidingReport, out: Path | None, *, as_json: bool, quiet: bool) -> None:
+def _print_test(report: HidingReport, out: Path | None, *, as_json: bool, quiet: bool) -> None:
+    """Prints the report of a test of maps, and draws it if a file is given."""
     if out is not None:
         from regard.explain.plot_reports import save_report
 
@@ -170,28 +173,28 @@ def _finish_test(report: HidingReport, out: Path | None, *, as_json: bool, quiet
         print_status(f"{out} is drawn", quiet=quiet or as_json)
 
 
-def _row(seen: Look, choice: LookSelection, text: str) -> dict[str, Any]:
+def _look_to_json(look: Look, choice: LookSelection, text: str) -> dict[str, Any]:
     """What is shown, as JSON: the weights of the map, or those over the patches of an image."""
-    if seen.picture is None:
-        weights = choice.map.matrix(choice.head, seen.knocked_out_in(choice.map))
-        shown = {"queries": list(choice.map.queries), "keys": list(choice.map.keys)}
-        row = {"text": text, "output": seen.target or None, "map": choice.short, **shown}
-        return {**row, "weights": _numbers(weights)}
+    if look.picture is None:
+        weights = choice.map.matrix(choice.head, look.knocked_out_in(choice.map))
+        axes = {"queries": list(choice.map.queries), "keys": list(choice.map.keys)}
+        row = {"text": text, "output": look.target or None, "map": choice.short, **axes}
+        return {**row, "weights": _to_lists(weights)}
     from regard.explain.images.patches import chosen_row, over_patches
 
-    weights = chosen_row(seen, choice)
+    weights = chosen_row(look, choice)
     return {
         "file": text,
-        "class": seen.target or None,
+        "class": look.target or None,
         "map": choice.short.removeprefix("--kind "),
         "query": None if choice.row is None else choice.map.queries[choice.row],
-        "grid": list(seen.picture.grid),
-        "before_patches": _numbers(weights[: seen.picture.first]),
-        "weights": _numbers(over_patches(seen.picture, weights)),
+        "grid": list(look.picture.grid),
+        "before_patches": _to_lists(weights[: look.picture.first]),
+        "weights": _to_lists(over_patches(look.picture, weights)),
     }
 
 
-def _numbers(values: Any) -> Any:
+def _to_lists(values: Any) -> Any:
     """Nested lists of numbers; a head that was knocked out has none."""
     import numpy as np
 
@@ -234,14 +237,14 @@ def heads(
     pipeline = load_pipeline(model_name, threads, precision, device, dtype, kind=as_kind)
     if out is not None and not pipeline.reader.has_grid:
         raise InputError("heads -o", got="a model of texts", expected="a model of images")
-    named = parse_columns(columns or ())
-    selection = Selection(split, files, "heads", pipeline.name, named)
+    named_columns = parse_columns(columns or ())
+    selection = Selection(split, files, "heads", pipeline.name, named_columns)
     texts = pipeline.task.head_examples(pipeline.recipe, selection, count)
     summaries = pipeline.heads(texts)
-    over = f"{len(texts)} {pipeline.task.items}"
-    table = heads_table(summaries, over, pipeline.task.effect)
+    measured_on = f"{len(texts)} {pipeline.task.items}"
+    table = heads_table(summaries, measured_on, pipeline.task.effect)
     if out is not None:
         from regard.explain.plot_reports import save_heads
 
-        save_heads(summaries, over, out)
+        save_heads(summaries, measured_on, out)
     print_result(table, *map(asdict, summaries), as_json=as_json)

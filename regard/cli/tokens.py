@@ -14,7 +14,7 @@ from regard.errors import InputError
 if TYPE_CHECKING:
     from regard.inputs.text import Tokenizer
 
-LONGEST = 2**18
+MAX_CHARACTERS = 2**18
 """The most characters of a text: each token is a row of a table, with hundreds of bytes."""
 
 
@@ -48,12 +48,12 @@ def tokens(
         raise InputError("--decode", got="--compare", expected="one of the two",
                          fix="the same id is another token in another vocabulary")  # fmt: skip
     names = [model_name, *(compare or ())]
-    sides = [_side(name, target=target) for name in names]
+    tokenizers = [_load_tokenizer(name, target=target) for name in names]
     if decode:
-        show = _decoder(sides[0], as_json=as_json)
+        show = _id_formatter(tokenizers[0], as_json=as_json)
         texts = texts if texts == ["-"] or not texts else [" ".join(texts)]
     else:
-        show = _cutter(names, sides, target=target, as_json=as_json)
+        show = _token_formatter(names, tokenizers, target=target, as_json=as_json)
     LineProcessor(
         lambda texts, _: [[f"{show(text)}\n"] for text in texts],
         lambda text: json.dumps({"text": text}, ensure_ascii=False) + "\n" if as_json else "\n",
@@ -62,23 +62,25 @@ def tokens(
 
 
 def _check_length(text: str) -> None:
-    if len(text) > LONGEST:
+    """Raises an error if a text has more than `MAX_CHARACTERS`."""
+    if len(text) > MAX_CHARACTERS:
         raise InputError(
             "tokens",
             got=f"a text of {len(text):,} characters",
-            expected=f"at most {LONGEST:,}",
+            expected=f"at most {MAX_CHARACTERS:,}",
             fix="cut it into lines: each line is a text",
         )
 
 
-def _side(model_name: str, *, target: bool) -> Tokenizer:
+def _load_tokenizer(model_name: str, *, target: bool) -> Tokenizer:
+    """Loads the source or the target tokenizer of a model."""
     from regard.runs.load import vocabulary
 
     tokenizers = vocabulary(model_name)
     return tokenizers.target if target else tokenizers.source
 
 
-def _decoder(tokenizer: Tokenizer, *, as_json: bool) -> Callable[[str], str]:
+def _id_formatter(tokenizer: Tokenizer, *, as_json: bool) -> Callable[[str], str]:
     """A function that formats a line of ids as text and tokens."""
     from regard.inputs.text.listing import id_table, read_ids
 
@@ -93,8 +95,8 @@ def _decoder(tokenizer: Tokenizer, *, as_json: bool) -> Callable[[str], str]:
     return show
 
 
-def _cutter(
-    names: list[str], sides: list[Tokenizer], *, target: bool, as_json: bool
+def _token_formatter(
+    names: list[str], tokenizers: list[Tokenizer], *, target: bool, as_json: bool
 ) -> Callable[[str], str]:
     """A function that formats the tokens of a text, of one tokenizer or of several in columns."""
     from regard.inputs.text.listing import side_by_side, table, tokenize
@@ -102,15 +104,15 @@ def _cutter(
     def show(text: str) -> str:
         if not text:
             raise InputError("tokens", got="an empty text", expected="some characters")
-        first, *others = (tokenize(side, text, target=target) for side in sides)
+        first, *rest = (tokenize(tokenizer, text, target=target) for tokenizer in tokenizers)
         if as_json:
             row: dict[str, Any] = first.to_json()
-            if others:
+            if rest:
                 row["compared"] = [
-                    {"place": name, **other.to_json()}
-                    for name, other in zip(names[1:], others, strict=True)
+                    {"place": name, **tokenization.to_json()}
+                    for name, tokenization in zip(names[1:], rest, strict=True)
                 ]
             return json.dumps(row, ensure_ascii=False)
-        return side_by_side(names, [first, *others]) if others else table(first)
+        return side_by_side(names, [first, *rest]) if rest else table(first)
 
     return show

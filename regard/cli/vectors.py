@@ -61,11 +61,11 @@ def vectors(
         map_ending(out or Path("map.png"))  # raises for a wrong ending, before the vectors are read
     table = load_vectors(model_name)
     if question == "map":
-        _map(table, words, out or Path("map.png"), method, seed or 0, as_json=as_json, quiet=quiet)
+        _plot(table, words, out or Path("map.png"), method, seed or 0, as_json=as_json, quiet=quiet)
     elif question == "save":
-        _save(table, out, also or [], top, half=half, quiet=quiet)
+        _save_vectors(table, out, also or [], top, half=half, quiet=quiet)
     elif question == "difference":
-        _difference(table, words, as_json=as_json)
+        _print_difference(table, words, as_json=as_json)
     else:
         _print_neighbours(table, question, words, top, as_json=as_json)
 
@@ -94,14 +94,15 @@ def _print_neighbours(
         answers = [(" ".join(words), table.odd(words))]
     for query, neighbours in answers:
         key = {"nearest": "word", "analogy": "terms", "odd": "words"}[question]
-        rows = [{"word": near.word, "cosine": round(near.cosine, 4)} for near in neighbours]
-        width = max((len(near.word) for near in neighbours), default=0)
-        lines = [f"{near.word:<{width}}  {near.cosine:6.3f}" for near in neighbours]
+        rows = [{"word": entry.word, "cosine": round(entry.cosine, 4)} for entry in neighbours]
+        width = max((len(entry.word) for entry in neighbours), default=0)
+        lines = [f"{entry.word:<{width}}  {entry.cosine:6.3f}" for entry in neighbours]
         title = [f"{query}:"] if len(answers) > 1 else []
         print_result("\n".join([*title, *lines]), {key: query, question: rows}, as_json=as_json)
 
 
-def _difference(table: WordVectors, words: list[str], *, as_json: bool) -> None:
+def _print_difference(table: WordVectors, words: list[str], *, as_json: bool) -> None:
+    """Answers `difference`: compares the differences of two pairs of words."""
     first, second, third, fourth = words
     result = table.difference(first, second, third, fourth)
     text = (
@@ -112,7 +113,7 @@ def _difference(table: WordVectors, words: list[str], *, as_json: bool) -> None:
     print_result(text, {"words": words, **result.to_json()}, as_json=as_json)
 
 
-def _map(
+def _plot(
     table: WordVectors,
     words: list[str],
     out: Path,
@@ -122,6 +123,7 @@ def _map(
     as_json: bool,
     quiet: bool,
 ) -> None:
+    """Answers `map`: draws words in two dimensions, and prints their coordinates."""
     points = table.map(words, out, method=method, seed=seed)
     for word, (x, y) in points.items():
         line = f"{word:<16}{x:9.3f}{y:9.3f}"
@@ -129,7 +131,7 @@ def _map(
     print_status(f"{out} is drawn", quiet=quiet)
 
 
-def _save(
+def _save_vectors(
     table: WordVectors,
     out: Path | None,
     also: list[str],
@@ -138,6 +140,7 @@ def _save(
     half: bool,
     quiet: bool,
 ) -> None:
+    """Answers `save`: writes the first `top` words, with those of the models in `also`."""
     from regard.vectors.store import save
     from regard.vectors.store import vectors as load_vectors
 
@@ -169,19 +172,19 @@ def train_vectors(
 
     form = recipes.load_form(FORM, recipe, overrides)
     check_device(device)
-    used = setup(threads, form.seed, quiet=quiet).threads
-    table = run(form, out, resume=resume, quiet=quiet, threads=used)
+    thread_count = setup(threads, form.seed, quiet=quiet).threads
+    table = run(form, out, resume=resume, quiet=quiet, threads=thread_count)
     word = next((word for word in table.words if len(word) > 4), table.words[0])
-    where = shlex.quote(out)
+    quoted_run = shlex.quote(out)
     print_status(f"{table} is in {out}", quiet=quiet)
     print_status(
-        f"try: regard vectors {where} nearest {shlex.quote(word)}   regard eval {where}",
+        f"try: regard vectors {quoted_run} nearest {shlex.quote(word)}   regard eval {quoted_run}",
         quiet=quiet,
     )
 
 
 def evaluate_vectors(
-    model_name: str, analogies: list[str], similarity: list[str], given: list[str], *, as_json: bool
+    model_name: str, analogies: list[str], similarity: list[str], flags: list[str], *, as_json: bool
 ) -> bool:
     """Runs `regard eval` for word vectors; returns False if the model is something else.
 
@@ -189,7 +192,7 @@ def evaluate_vectors(
         model_name: The name, run or file to load.
         analogies: Files of analogy questions.
         similarity: Files of word pairs with scores.
-        given: Given options that do not apply to word vectors, for the error.
+        flags: Given options that do not apply to word vectors, for the error.
         as_json: Whether to print JSON.
     """
     from regard.vectors.store import holds_vectors
@@ -197,9 +200,9 @@ def evaluate_vectors(
 
     if not (analogies or similarity or holds_vectors(model_name)):
         return False
-    if given:
+    if flags:
         expected = "--analogies FILE, --similarity FILE, or neither"
-        raise InputError(f"eval {model_name}", got=given[0], expected=expected)
+        raise InputError(f"eval {model_name}", got=flags[0], expected=expected)
     from regard.vectors.scores import evaluate
 
     scores = evaluate(load_vectors(model_name), analogies, similarity)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 Strict = Annotated[bool, Option("--strict", help="Stop at a line that cannot be read.")]
 Stream = Annotated[bool, Option("--stream", help="Print the answer while it is generated.")]
 _logger = logging.getLogger(__name__)
-FILE = "_file"
+FILE_SUFFIX = "_file"
 """The suffix of the name of an option whose value is read from a file."""
 
 
@@ -69,24 +69,24 @@ def command_of(verb: Verb, options_class: type[VerbOptions]) -> Callable[..., No
         options_class: The class of its options, `verb.options`.
     """
 
-    def command(**given: Any) -> None:
+    def command(**values: Any) -> None:
         from regard.cli.line_processor import is_interactive
 
-        model_name, texts, source = (given.pop(key) for key in ("model", "texts", "source"))
-        switches = {key: given.pop(key, False) for key in ("strict", "as_json", "quiet", "stream")}
+        model_name, texts, source = (values.pop(key) for key in ("model", "texts", "source"))
+        switches = {key: values.pop(key, False) for key in ("strict", "as_json", "quiet", "stream")}
         silence_warnings(quiet=switches["quiet"])
-        threads, precision = given.pop("threads"), given.pop("precision")
-        device, dtype = given.pop("device", "auto"), given.pop("dtype", "fp32")
-        kind = given.pop("as_kind", None)
-        given = {key: value for key, value in given.items() if value is not None}
-        given = _with_files(verb.name, options_class, given)
-        options, settings = verb.parse_options((), given)
+        threads, precision = values.pop("threads"), values.pop("precision")
+        device, dtype = values.pop("device", "auto"), values.pop("dtype", "fp32")
+        kind = values.pop("as_kind", None)
+        values = {key: value for key, value in values.items() if value is not None}
+        values = _with_file_contents(verb.name, options_class, values)
+        options, settings = verb.parse_options((), values)
         pipeline = load_pipeline(model_name, threads, precision, device, dtype, kind=kind)
         settings = verb.command_settings(options, settings, pipeline.recipe.decode)
         call = VerbCall(pipeline, verb, options, settings, **switches)
         if texts and verb.ranks(options):
             texts = pipeline.reader.files_in(texts, call.print_skipped)
-        call.line_processor(whole=bool(texts) or not is_interactive(source)).run(texts, source)
+        call.line_processor(all_known=bool(texts) or not is_interactive(source)).run(texts, source)
 
     command.__name__, command.__doc__ = verb.name, verb.help
     parameters = list(_parameters(verb, options_class))
@@ -112,21 +112,21 @@ class VerbCall:
         """Prints that a file is left out."""
         print_status(message, quiet=self.quiet)
 
-    def line_processor(self, *, whole: bool) -> LineProcessor[Encoded]:
+    def line_processor(self, *, all_known: bool) -> LineProcessor[Encoded]:
         """The `LineProcessor` of the command.
 
         Args:
-            whole: Whether all items are available before the first is answered.
+            all_known: Whether all items are available before the first is answered.
         """
         from regard.cli.line_processor import BATCH_SIZE, LineProcessor
 
         if self.stream and self.as_json:
             raise InputError("--stream with --json", expected="one of the two")
         streams = self.stream or (self.verb.streams == "always" and not self.as_json)
-        batch_size = None if self.verb.needs_all_items and whole else BATCH_SIZE
+        batch_size = None if self.verb.needs_all_items and all_known else BATCH_SIZE
         return LineProcessor(
-            self._stream_answers if streams else self._show,
-            self._blank,
+            self._stream_answers if streams else self._answer_lines,
+            self._blank_line,
             self._read,
             strict=self.strict,
             batch_size=1 if streams else batch_size,
@@ -143,43 +143,46 @@ class VerbCall:
             _logger.warning("warning: the model does not know: %s", ", ".join(encoded.unknown))
         return encoded
 
-    def _show(self, texts: list[str], encoded: list[Encoded]) -> Iterable[Iterable[str]]:
+    def _answer_lines(self, texts: list[str], encoded: list[Encoded]) -> Iterable[Iterable[str]]:
         """The output lines of the answer to each text."""
         answers = self.pipeline.answers(self.verb, encoded, self.options, self.settings)
         if self.verb.needs_all_items:
             answers = self.verb.together(answers, self.options)
         if self.verb.ranks(self.options):
-            return [self._lines(answer.text, answer) for answer in answers]
+            return [self._output_lines(answer.text, answer) for answer in answers]
         rows = zip(texts, answers, encoded, strict=True)
-        return [self._lines(text, answer, read.unknown) for text, answer, read in rows]
+        return [self._output_lines(text, answer, read.unknown) for text, answer, read in rows]
 
-    def _lines(self, text: str, answer: Any, unknown: Sequence[str] = ()) -> list[str]:
+    def _output_lines(self, text: str, answer: Any, unknown: Sequence[str] = ()) -> list[str]:
+        """The lines of output for one answer, as text or as JSON."""
         if not self.as_json:
-            return [f"{line}\n" for line in self.verb.shown(answer, self.options)]
-        return [self._json(text, row, unknown) for row in self.verb.rows(answer)]
+            return [f"{line}\n" for line in self.verb.command_lines(answer, self.options)]
+        return [self._json_line(text, row, unknown) for row in self.verb.rows(answer)]
 
-    def _json(self, text: str, row: dict[str, Any], unknown: Sequence[str]) -> str:
+    def _json_line(self, text: str, row: dict[str, Any], unknown: Sequence[str]) -> str:
+        """A JSON object on one line: the item, its answer, and its unknown words."""
         row = {self.pipeline.reader.key or self.verb.key: text, **row}
         if self.verb.lists_unknown:
             row["unknown"] = list(unknown)
         return json.dumps(row, ensure_ascii=False) + "\n"
 
-    def _blank(self, text: str) -> str:
+    def _blank_line(self, text: str) -> str:
+        """The output in place of an answer for a text that cannot be read."""
         if self.as_json:
             lists = self.verb.lists_unknown
             unknown = self.pipeline.vocabulary.source.unknown_words(text) if lists else ()
-            return self._json(text, dict(self.verb.empty_row), unknown)
+            return self._json_line(text, dict(self.verb.empty_row), unknown)
         return "".join(f"{line}\n" for line in self.verb.blank(self.settings))
 
     def _stream_answers(self, texts: list[str], encoded: list[Encoded]) -> Iterable[Iterable[str]]:
         """The streamed answers to each text; errors are raised before the first is written."""
         streams = []
         for text, read in zip(texts, encoded, strict=True):
-            samples = [self._stream_answer(text, read, settings) for settings in self._draws()]
+            samples = [self._stream_answer(text, read, settings) for settings in self._configs()]
             streams.append(piece for pieces in samples for piece in pieces)
         return streams
 
-    def _draws(self) -> Iterator[dict[str, Any]]:
+    def _configs(self) -> Iterator[dict[str, Any]]:
         """Yields the decoding settings of each sample of one item; each has its own seed."""
         first = self.settings.get("seed", self.pipeline.recipe.decode.seed)
         for sample in range(getattr(self.options, "samples", 1)):
@@ -188,6 +191,7 @@ class VerbCall:
     def _stream_answer(
         self, text: str, encoded: Encoded, settings: dict[str, Any]
     ) -> Iterator[str]:
+        """Yields one streamed answer in pieces; its first piece is computed in this call."""
         pieces = self.pipeline.stream_answer(self.verb, encoded, self.options, settings)
         first = next(pieces, "")  # raises errors before anything is written
 
@@ -211,17 +215,17 @@ def _parameters(verb: Verb, options_class: type[VerbOptions]) -> Iterator[inspec
     texts = Annotated[
         list[str] | None, Argument(metavar=f"[{verb.noun}]...", help="One or several.")
     ]
-    yield _keyword("model", ModelPath)
-    yield _keyword("texts", texts, None)
-    yield _keyword("source", Input, None)
+    yield _keyword_parameter("model", ModelPath)
+    yield _keyword_parameter("texts", texts, None)
+    yield _keyword_parameter("source", Input, None)
     fields = dict(options_class.model_fields)
     last = {"knock_out": fields.pop("knock_out")}
     decode = {name: DecodeConfig.model_fields[name] for name in verb.decode}
     for name, field in (fields | decode | last).items():
-        yield from _option(verb, name, field, is_setting=name in decode)
-    yield _keyword("strict", Strict, default=False)
+        yield from _option_parameters(verb, name, field, is_setting=name in decode)
+    yield _keyword_parameter("strict", Strict, default=False)
     if verb.streams == "optional":
-        yield _keyword("stream", Stream, default=False)
+        yield _keyword_parameter("stream", Stream, default=False)
     for name, kind, default in (
         ("as_json", AsJson, False),
         ("quiet", Quiet, False),
@@ -231,10 +235,10 @@ def _parameters(verb: Verb, options_class: type[VerbOptions]) -> Iterator[inspec
         ("dtype", Dtype, "fp32"),
         ("as_kind", AsKind, None),
     ):
-        yield _keyword(name, kind, default)
+        yield _keyword_parameter(name, kind, default)
 
 
-def _option(
+def _option_parameters(
     verb: Verb, name: str, field: FieldInfo, *, is_setting: bool
 ) -> Iterator[inspect.Parameter]:
     """Yields the option of a command for a field; if it is not given, its value is None.
@@ -259,10 +263,10 @@ def _option(
     if default and isinstance(default, int | float | str) and not isinstance(default, bool):
         help_text = f"{help_text.removesuffix('.')} ({default})."
     option = Option(*names, help=help_text, min=least, show_default=False)
-    yield _keyword(name, Annotated[kind | None, option], None)
+    yield _keyword_parameter(name, Annotated[kind | None, option], None)
     if (field.json_schema_extra or {}).get("file"):  # type: ignore[union-attr]
         path = Option(f"{flag}-file", help="The same from a file.", show_default=False)
-        yield _keyword(name + FILE, Annotated[Path | None, path], None)
+        yield _keyword_parameter(name + FILE_SUFFIX, Annotated[Path | None, path], None)
 
 
 def _option_type(annotation: Any) -> Any:
@@ -273,31 +277,32 @@ def _option_type(annotation: Any) -> Any:
     return kinds[0] if kinds else annotation
 
 
-def _keyword(
+def _keyword_parameter(
     name: str, annotation: Any, default: Any = inspect.Parameter.empty
 ) -> inspect.Parameter:
+    """A keyword parameter of a signature; without a default it is required."""
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
-def _with_files(
-    verb_name: str, options_class: type[VerbOptions], given: dict[str, Any]
+def _with_file_contents(
+    verb_name: str, options_class: type[VerbOptions], values: dict[str, Any]
 ) -> dict[str, Any]:
     """The options, with the contents of files for those that were given as files."""
     for name, field in options_class.model_fields.items():
         if not (field.json_schema_extra or {}).get("file"):  # type: ignore[union-attr]
             continue
-        text, file = given.get(name), given.pop(name + FILE, None)
+        text, file = values.get(name), values.pop(name + FILE_SUFFIX, None)
         if (text is None) == (file is None):
             got = "none" if text is None else "two"
             expected = f"--{name} or --{name}-file"
             raise InputError(verb_name, got=f"{got} of them", expected=expected)
         if file is not None:
-            given[name] = _content(file)
-    return given
+            values[name] = _read_text(file)
+    return values
 
 
-def _content(file: Path) -> str:
+def _read_text(file: Path) -> str:
     """The text of a file; raises an error if it is too long."""
     from regard.cli.line_processor import decode_text
     from regard.data.text.records import LONGEST_LINE

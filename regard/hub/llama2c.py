@@ -29,7 +29,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.inputs.text import Roles, Tokenizer, Vocabulary
 from regard.inputs.text.published.folder import LARGEST
-from regard.inputs.text.published.legacy import assembled
+from regard.inputs.text.published.legacy import build_spec
 from regard.inputs.text.published.sentencepiece import (
     BPE,
     BYTE,
@@ -240,7 +240,7 @@ def _read_tokenizer(file: Path, vocab: int) -> Vocabulary:
     if len({entry.text for entry in entries}) < len(entries):
         raise _damaged(file, "a piece twice")
     model = PieceModel(tuple(entries), algorithm=BPE, byte_fallback=True, single_spaces=False)
-    spec = assembled(model, str(file))
+    spec = build_spec(model, str(file))
     spec["post_processor"] = _begin_first()
     tokenizer = Tokenizer(spec, Roles(begin=1, end=2, unknown=0), file=str(file))
     return Vocabulary(tokenizer, tokenizer)

@@ -14,7 +14,7 @@ from regard.hub.folder import read_model, write_model
 from regard.hub.generation import GENERATION, roles_in, write_decoding
 from regard.hub.identify import Described
 from regard.inputs.text import Vocabulary
-from regard.inputs.text.published.hub import OWN, read_folder
+from regard.inputs.text.published.hub import OWN_KEY, read_folder
 from regard.models import Model
 from regard.runtime.files import write_file
 
@@ -111,7 +111,7 @@ def _write_tokenizer(
         **symbols,
     }
     if tokenizer.joins_words:
-        settings[OWN] = {"sentences": True}
+        settings[OWN_KEY] = {"sentences": True}
     write_file(folder / "tokenizer_config.json", json.dumps(settings, indent=2).encode())
 
 

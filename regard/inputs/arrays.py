@@ -71,11 +71,12 @@ class Ragged:
 
     def take(self, rows: Sequence[int]) -> Ragged:
         """Select sequences by index, in the order of `rows`."""
-        types = None if self.types is None else self._taken(self.types, rows)
+        types = None if self.types is None else self._take_values(self.types, rows)
         lengths = tuple(self.lengths[row] for row in rows)
-        return Ragged(self._taken(self.values, rows), lengths, types)
+        return Ragged(self._take_values(self.values, rows), lengths, types)
 
-    def _taken(self, values: Tensor, rows: Sequence[int]) -> Tensor:
+    def _take_values(self, values: Tensor, rows: Sequence[int]) -> Tensor:
+        """The values (tokens, ...) of some sequences, concatenated in the order of `rows`."""
         parts = torch.split(values, list(self.lengths))
         return torch.cat([parts[row] for row in rows]) if rows else values[:0]
 
@@ -197,5 +198,5 @@ def digest(values: Tensor) -> str:
         '17211b59'
     """
     numbers = values.detach().cpu().contiguous().flatten().view(torch.uint8)
-    named = f"{values.dtype} {tuple(values.shape)} ".encode()
-    return hashlib.sha256(named + numbers.numpy().tobytes()).hexdigest()
+    header = f"{values.dtype} {tuple(values.shape)} ".encode()
+    return hashlib.sha256(header + numbers.numpy().tobytes()).hexdigest()

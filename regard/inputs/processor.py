@@ -16,13 +16,13 @@ from regard.inputs.reader import READERS
 from regard.inputs.text.listing import Token, tokens_of
 from regard.inputs.text.ngrams import Ngrams
 from regard.inputs.text.saved import parse
-from regard.inputs.text.spec import damaged
+from regard.inputs.text.spec import file_error
 from regard.inputs.text.tokenizer import Tokenizer
 
-DEFAULT = "text"
+DEFAULT_READER = "text"
 """The reader of a file that names none, as those of text models."""
-KEPT = ("vocab.json", "target_vocab.json", "source.spm", "target.spm", "tokenizer_config.json",
-        "special_tokens_map.json", "added_tokens.json")  # fmt: skip
+KEPT_FILES = ("vocab.json", "target_vocab.json", "source.spm", "target.spm",
+              "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")  # fmt: skip
 """Files of a published folder with one tokenizer for each side. They are kept, as a
 `tokenizer.json` can hold only one."""
 
@@ -39,7 +39,7 @@ class Processor:
     source: Any
     target: Any = None
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """Contents of the `KEPT` files, by name, if two tokenizers were read from a folder."""
+    """Contents of the `KEPT_FILES` files, by name, if two tokenizers were read from a folder."""
     ngrams: Ngrams | None = field(default=None, repr=False)
     """The word n-grams of the training text, of a model that must not copy them."""
 
@@ -71,14 +71,14 @@ class Processor:
         `{"regard": 2, "readers": ["images", "text"], "source": …, "target": …}`, with their names
         in `READERS`.
         """
-        source, reads_text = self.source.to_json(), self.source.modality == DEFAULT
+        source, reads_text = self.source.to_json(), self.source.modality == DEFAULT_READER
         if self.target is None or (self.shared and reads_text):
             if self.ngrams is None:
                 return source
             return f'{{"ngrams":{json.dumps(self.ngrams.to_spec())},"tokenizer":{source}}}'
         target = '"source"' if self.shared else self.target.to_json()
         sides = f'"source":{source},"target":{target}'
-        if not (reads_text and self.target.modality == DEFAULT):
+        if not (reads_text and self.target.modality == DEFAULT_READER):
             names = json.dumps([self.source.modality, self.target.modality])
             return f'{{"regard":2,"readers":{names},{sides}}}'
         packed = {name: base64.b64encode(data).decode() for name, data in self.files.items()}
@@ -96,15 +96,15 @@ class Processor:
         spec = parse(text)
         if "readers" in spec:
             return Processor(*_readers(spec))
-        name = spec.get("reader", DEFAULT)
-        if name != DEFAULT and name in READERS:
+        name = spec.get("reader", DEFAULT_READER)
+        if name != DEFAULT_READER and name in READERS:
             return Processor(READERS[name].reader.from_spec(spec))
         if "source" in spec or "target" in spec:
             source, target = (Tokenizer.from_spec(spec.get(side)) for side in ("source", "target"))
-            return Vocabulary(source, target, _unpacked(spec.get("files", {})))
+            return Vocabulary(source, target, _unpack_files(spec.get("files", {})))
         ngrams = Ngrams.from_spec(spec["ngrams"]) if "ngrams" in spec else None
-        both = Tokenizer.from_spec(spec if ngrams is None else spec.get("tokenizer"))
-        return Vocabulary(both, both, ngrams=ngrams)
+        tokenizer = Tokenizer.from_spec(spec if ngrams is None else spec.get("tokenizer"))
+        return Vocabulary(tokenizer, tokenizer, ngrams=ngrams)
 
 
 @dataclass(frozen=True)
@@ -118,20 +118,20 @@ class Vocabulary(Processor):
 def _readers(spec: Mapping[str, Any]) -> list[Any]:
     """The readers of both sides, by their names in `READERS`."""
     names = spec["readers"]
-    known = [name for name in READERS if isinstance(names, list) and name in names]
-    if spec.get("regard") != 2 or not known or len(names) != 2 or {*known} != {*map(str, names)}:
-        raise damaged("tokenizer.json", "readers that this version does not know")
+    valid = [name for name in READERS if isinstance(names, list) and name in names]
+    if spec.get("regard") != 2 or not valid or len(names) != 2 or {*valid} != {*map(str, names)}:
+        raise file_error("tokenizer.json", "readers that this version does not know")
     source = READERS[names[0]].reader.from_spec(spec.get("source"))
     if spec.get("target") == "source":
         return [source, source]
     return [source, READERS[names[1]].reader.from_spec(spec.get("target"))]
 
 
-def _unpacked(files: object) -> dict[str, bytes]:
-    """Decode the kept files from base64; names outside `KEPT` are an error."""
-    if not isinstance(files, dict) or not files.keys() <= set(KEPT):
-        raise damaged("tokenizer.json", "files that no tokenizer has")
+def _unpack_files(files: object) -> dict[str, bytes]:
+    """Decode the kept files from base64; names outside `KEPT_FILES` are an error."""
+    if not isinstance(files, dict) or not files.keys() <= set(KEPT_FILES):
+        raise file_error("tokenizer.json", "files that no tokenizer has")
     try:
         return {name: base64.b64decode(text, validate=True) for name, text in files.items()}
     except (TypeError, ValueError):
-        raise damaged("tokenizer.json", "files that are not base64") from None
+        raise file_error("tokenizer.json", "files that are not base64") from None

@@ -76,7 +76,7 @@ class Reader(Protocol):
         """An argument or a line as an item; `parse` is the verb's rule for texts."""
 
     @classmethod
-    def given(cls, values: Any) -> Input | None:
+    def prepared_input(cls, values: Any) -> Input | None:
         """Numbers that a user has prepared, as a model's input; None: they are token ids."""
 
     def files_in(self, arguments: list[str], skip: Callable[[str], None]) -> list[str]:

@@ -110,19 +110,19 @@ def parse_entries(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     Returns:
         The recipe of each model, by its name, and the overrides.
     """
-    overrides = [word for word in words if "=" in _split(word)[0]]
+    overrides = [word for word in words if "=" in _split_entry(word)[0]]
     entries = [word for word in words if word not in overrides]
     models: dict[str, str] = {}
     for entry in entries:
-        name, *own_overrides = _split(entry)
+        name, *own_overrides = _split_entry(entry)
         if recipes.task_of(name) != "compare":
             models[entry] = entry
             continue
         recipe = recipes.load_form(FORMAT, name)
-        listed = recipe.compare
-        named = listed if isinstance(listed, dict) else dict(zip(listed, listed, strict=True))
+        texts = recipe.compare
+        by_name = texts if isinstance(texts, dict) else dict(zip(texts, texts, strict=True))
         common = " ".join(map(shlex.quote, (*recipe.overrides, *own_overrides)))
-        models |= {label: f"{text} {common}".strip() for label, text in named.items()}
+        models |= {label: f"{text} {common}".strip() for label, text in by_name.items()}
     return models, overrides
 
 
@@ -135,18 +135,18 @@ def load_recipes(entries: Mapping[str, str], overrides: Sequence[str] = ()) -> d
     """
     loaded = {}
     for label, entry in entries.items():
-        name, *own_overrides = _split(entry)
+        name, *own_overrides = _split_entry(entry)
         loaded[label] = recipes.load(name, [*own_overrides, *overrides])
     if len(loaded) < 2:
         raise InputError("compare", got=f"{len(loaded)} recipe", expected="at least two")
     if len(loaded) > len(LINE_STYLES):
-        most = f"at most {len(LINE_STYLES)}, each with a line of its own in the figure"
-        raise InputError("compare", got=f"{len(loaded)} recipes", expected=most)
-    (first, base), *others = loaded.items()
+        expected = f"at most {len(LINE_STYLES)}, each with a line of its own in the figure"
+        raise InputError("compare", got=f"{len(loaded)} recipes", expected=expected)
+    (first, base), *other_recipes = loaded.items()
     for label, recipe in loaded.items():
         if recipe.task != "translate":
             raise InputError(label, got=f"task: {recipe.task}", expected="task: translate")
-    for label, recipe in others:
+    for label, recipe in other_recipes:
         for key in recipes.changed(base, recipe):
             if any(key == same or key.startswith(f"{same}.") for same in EQUAL):
                 raise InputError(
@@ -179,11 +179,11 @@ def compare(
     """
     folder = Path(out)
     entries, overrides = parse_entries(words)
-    chosen = load_recipes(entries, overrides)
-    typed = " ".join(map(shlex.quote, overrides))
+    by_name = load_recipes(entries, overrides)
+    common = " ".join(map(shlex.quote, overrides))
     models = tuple(
-        Model(name=label, recipe=f"{entries[label]} {typed}".strip(), folder=_folder(label))
-        for label in chosen
+        Model(name=label, recipe=f"{entries[label]} {common}".strip(), folder=_folder_name(label))
+        for label in by_name
     )
     if len({model.folder for model in models}) < len(models):
         raise InputError("compare", got="two models of one name", expected="a name for each")
@@ -196,17 +196,17 @@ def compare(
             )
         results = dict(before.results)
     if len(results) < len(models):
-        _check_tests(next(iter(chosen.values())).data)
-    _write(folder, models, results)
+        _check_tests(next(iter(by_name.values())).data)
+    _write_comparison(folder, models, results)
     for number, model in enumerate(models, 1):
         if model.name in results:
             continue
         on_status(f"{number} of {len(models)}: {model.name} ({model.recipe})")
         run = folder / model.folder
-        begun = (run / "checkpoints").is_dir()
-        pipeline = train(chosen[model.name], run, resume=begun, quiet=quiet, threads=threads)
+        resume = (run / "checkpoints").is_dir()
+        pipeline = train(by_name[model.name], run, resume=resume, quiet=quiet, threads=threads)
         results[model.name] = measure(pipeline, run)
-        _write(folder, models, results)
+        _write_comparison(folder, models, results)
     return Compared(folder, models, results)
 
 
@@ -263,17 +263,17 @@ def bleu_by_length(
     """
     groups: dict[int, list[int]] = {}
     for index, pair in enumerate(pairs):
-        most = -(-len(pair.source.split()) // BIN) * BIN
-        groups.setdefault(most, []).append(index)
+        max_words = -(-len(pair.source.split()) // BIN) * BIN
+        groups.setdefault(max_words, []).append(index)
     rows = []
-    for most, indices in sorted(groups.items()):
+    for max_words, indices in sorted(groups.items()):
         references = [pairs[index].references for index in indices]
         bleu = score_translations([hypotheses[index] for index in indices], references).bleu
-        rows.append((most, len(indices), bleu))
+        rows.append((max_words, len(indices), bleu))
     return rows
 
 
-def _split(entry: str) -> list[str]:
+def _split_entry(entry: str) -> list[str]:
     """The words of an entry as a shell splits them: a recipe, and its overrides."""
     try:
         words = shlex.split(entry)
@@ -297,12 +297,13 @@ def _check_tests(data: DataConfig) -> None:
         )
 
 
-def _folder(label: str) -> str:
+def _folder_name(label: str) -> str:
     """The name of a model's folder, from its name in the comparison."""
     return re.sub(r"[^\w.=-]+", "-", label).strip("-.") or "model"
 
 
-def _write(folder: Path, models: Sequence[Model], results: Mapping[str, Result]) -> None:
+def _write_comparison(folder: Path, models: Sequence[Model], results: Mapping[str, Result]) -> None:
+    """Writes `compare.json`, which holds the models and the results so far."""
     contents = Contents(models=tuple(models), results=dict(results))
     folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / FILE, json.dumps(contents.model_dump(), indent=1).encode())

@@ -70,24 +70,24 @@ def evaluate(
     else:
         all_sets = {name: ExampleSet(examples) for name, examples in sets.items()}
     own_split = sets is None and files is None
-    scored = {name: _select(pipeline, examples, limit) for name, examples in all_sets.items()}
+    scored = {name: _subset(pipeline, examples, limit) for name, examples in all_sets.items()}
     examples = {name: subset.examples for name, subset in scored.items()}
     report: Report = pipeline.task.report(pipeline.model, examples, options)
     notes = {name: _notes(pipeline, subset, own_split=own_split) for name, subset in scored.items()}
     report = replace(report, notes=notes)
     if out is not None:
-        _write(report, pipeline.name, out)
+        _write_report(report, pipeline.name, out)
     return report
 
 
-def _select(pipeline: Pipeline, examples: ExampleSet, limit: int | None) -> ExampleSet:
+def _subset(pipeline: Pipeline, examples: ExampleSet, limit: int | None) -> ExampleSet:
     """The examples to score: those that the model can read, and at most `limit` of them."""
     task, readable = pipeline.task, pipeline.task.scorable(pipeline.model, examples)
     count = task.count(readable.examples)
     if limit is None or count <= limit:
         return readable
     reason = f"beyond --limit {limit} (those scored are evenly spread)"
-    return readable.reduced(task.limited(readable.examples, limit), reason, count - limit)
+    return readable.without(task.limited(readable.examples, limit), reason, count - limit)
 
 
 def _notes(pipeline: Pipeline, scored: ExampleSet, *, own_split: bool) -> Notes:
@@ -110,11 +110,12 @@ def _notes(pipeline: Pipeline, scored: ExampleSet, *, own_split: bool) -> Notes:
 
 
 def _write_files(out: Path, files: Mapping[str, str]) -> None:
+    """Writes files, given as name and text, into a folder."""
     for name, text in files.items():
         write_file(out / name, text.encode())
 
 
-def _write(report: Report, model: str, out: Path) -> None:
+def _write_report(report: Report, model: str, out: Path) -> None:
     """Writes a report's files and its charts: BLEU by sentence length, and confusion matrices."""
     _write_files(out, report.files())
     if matrices := report.confusions():

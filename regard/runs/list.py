@@ -31,7 +31,7 @@ LONGEST_CARD = 1_000_000
 """Largest size of a README.md that is shown, in bytes."""
 
 
-def listed(name: str | None) -> tuple[str, list[dict[str, Any]]]:
+def list_models(name: str | None) -> tuple[str, list[dict[str, Any]]]:
     """What `regard ls` prints, as text and as rows for JSON.
 
     Args:
@@ -55,7 +55,7 @@ def listed(name: str | None) -> tuple[str, list[dict[str, Any]]]:
         row = row_of(folder)
         if row is not None:
             facts = facts_of(folder, row)
-            return described(facts), [facts]
+            return format_facts(facts), [facts]
         rows = [*models_in(folder)]
     return listing(rows), rows
 
@@ -106,9 +106,9 @@ def _family_and_verbs(entry: Traversable) -> tuple[str, list[str]]:
     """The family of a model in a checkpoint folder, and the commands that work with it."""
     with as_file(entry) as folder:
         recipe = recipes.load(folder / RECIPE)
-        known = Processor.from_json(read_tokenizer(folder))
-    can = (verb for verb, _ in verbs_of(recipe.task, recipe.model, known))
-    return recipe.model.family, [*can, *READERS[recipe.model.reads].commands]
+        processor = Processor.from_json(read_tokenizer(folder))
+    verbs = (verb for verb, _ in verbs_of(recipe.task, recipe.model, processor))
+    return recipe.model.family, [*verbs, *READERS[recipe.model.reads].commands]
 
 
 def _first_score(entry: Traversable) -> dict[str, Any] | None:
@@ -126,12 +126,12 @@ def models_in(folder: Path) -> Iterator[dict[str, Any]]:
         folder: This folder and two levels below it are searched.
     """
     if not folder.is_dir():
-        known = [name for model in shipped() for name in (model, model.partition("/")[0])]
+        names = [name for model in shipped() for name in (model, model.partition("/")[0])]
         raise InputError(
             f"ls {folder}",
             got="no such folder",
             expected="a folder with runs in it",
-            fix=did_you_mean(nearest(str(folder), known), "regard ls"),
+            fix=did_you_mean(nearest(str(folder), names), "regard ls"),
         )
     runs: set[Path] = set()
     for path in sorted([folder, *folder.glob("*"), *folder.glob("*/*")]):
@@ -164,6 +164,7 @@ def row_of(folder: Path) -> dict[str, Any] | None:
 
 
 def _has_weights(folder: Path) -> bool:
+    """Whether a folder has files of weights, as Hugging Face names them."""
     from regard.hub.folder import has_weights  # here, because it imports torch
 
     return has_weights(folder)
@@ -193,14 +194,14 @@ def facts_of(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def described(facts: Mapping[str, Any]) -> str:
+def format_facts(facts: Mapping[str, Any]) -> str:
     """The facts of a model's folder as text: one line for each, then its card."""
-    shown = dict(facts) | {"bytes": in_megabytes(facts["bytes"])}
-    shown["verbs"] = ", ".join(facts.get("verbs", ()))
+    values = dict(facts) | {"bytes": in_megabytes(facts["bytes"])}
+    values["verbs"] = ", ".join(facts.get("verbs", ()))
     names = {"step": "last step", "best_loss": "best loss", "bytes": "size"}
     rows = [
         (names.get(key, key), str(value))
-        for key, value in shown.items()
+        for key, value in values.items()
         if key not in ("name", "card") and value not in (None, "")
     ]
     return "\n".join([facts["name"], "", *aligned(rows), "", facts.get("card", "")]).rstrip()

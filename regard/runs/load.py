@@ -35,7 +35,7 @@ from regard.models.load_weights import with_weights
 from regard.pipeline import PRECISIONS, Pipeline, no_tokenizer
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
-from regard.runs.locate import Repository, opened
+from regard.runs.locate import Repository, open_model
 from regard.runtime.device import runtime_on
 from regard.runtime.files import read_json
 
@@ -73,7 +73,7 @@ def load(
     if precision == "int8" and device == "auto":
         device = "cpu"
     runtime = runtime_on(device, dtype)  # an invalid device is refused before anything is read
-    with opened(model_name, download=download) as folder:
+    with open_model(model_name, download=download) as folder:
         config = ConfigFile.of(folder)
         if config.theirs is not None:
             pipeline = from_hub(folder, str(model_name), config.theirs, kind=kind)
@@ -104,7 +104,7 @@ def vocabulary(model_name: str | Path, *, download: bool = True) -> Vocabulary:
 
         return read_file(path)
     folder_or_name = path.parent if path.is_file() else model_name
-    with opened(folder_or_name, "tokenizer", download=download) as folder:
+    with open_model(folder_or_name, "tokenizer", download=download) as folder:
         tokenizers = _vocabulary_in(folder)
     if tokenizers is None:
         raise no_tokenizer(str(model_name))
@@ -116,10 +116,10 @@ def _vocabulary_in(folder: Path) -> Vocabulary | None:
     from regard.inputs.text.published.hub import read_folder
 
     config = ConfigFile.of(folder)
-    ours = any((folder / name).exists() for name in (MANIFEST, CHECKPOINTS))
+    is_own = any((folder / name).exists() for name in (MANIFEST, CHECKPOINTS))
     if config.theirs is not None:
         return read_folder(folder, config.theirs)
-    if folder.is_dir() and not ours and not config.data and (tokenizers := read_folder(folder)):
+    if folder.is_dir() and not is_own and not config.data and (tokenizers := read_folder(folder)):
         return tokenizers
     tokenizers = _stored_processor(checkpoint.read_chosen_tokenizer(folder, config.data))
     if tokenizers is not None and not tokenizers.vocabulary_sizes:
@@ -150,7 +150,7 @@ def _recommend_import(folder: Path, model_name: str | Path) -> None:
 def from_hub(
     folder: Path,
     name: str,
-    their: dict[str, Any] | None = None,
+    hub_config: dict[str, Any] | None = None,
     *,
     kind: str | None = None,
     normalisation: dict[str, tuple[float, ...]] | None = None,
@@ -160,14 +160,14 @@ def from_hub(
     Args:
         folder: Contains `config.json`, weights, and perhaps a tokenizer.
         name: The pipeline's name.
-        their: The contents of `config.json`, if it was read already.
+        hub_config: The contents of `config.json`, if it was read already.
         kind: As for `load`.
         normalisation: The `mean` or `std` of images, if not what the folder says.
     """
     from regard.hub.exchange import module_of, recipe_of
     from regard.hub.folder import describe_folder
 
-    described = describe_folder(folder, their, kind)
+    described = describe_folder(folder, hub_config, kind)
     reads = CONFIGS[described.kind.family].reads
     model, processor = module_of(reads).read(folder, described, normalisation)
     sizes = tuple(model.vocabularies().values())
@@ -181,7 +181,7 @@ def outline(model_name: str) -> tuple[Recipe, tuple[int, ...]]:
     Args:
         model_name: As for `load`.
     """
-    with opened(model_name, "config", download=False) as path:
+    with open_model(model_name, "config", download=False) as path:
         file = ConfigFile.of(path)
         if file.theirs is not None:
             from regard.hub.exchange import recipe_of
@@ -222,7 +222,7 @@ def import_model(
     path = Path(source)
     stats = {key: value for key, value in (("mean", mean), ("std", std)) if value is not None}
     if not path.exists() and isinstance(source, str) and Repository.of(source) is not None:
-        with opened(source) as folder:
+        with open_model(source) as folder:
             return from_hub(folder, source, kind=kind, normalisation=stats)
     if path.is_dir():
         return from_hub(path, path.name, kind=kind, normalisation=stats)
@@ -264,14 +264,14 @@ def _read_vit(file: Path, heads: int | None, stats: dict[str, tuple[float, ...]]
 
 def _check_file(source: Path) -> None:
     """Refuses a single file that is not llama2.c's, with advice on how to import its kind."""
-    zipped = False
+    is_zip = False
     if source.is_file():
         with source.open("rb") as file:
-            zipped = file.read(2) == b"PK"  # as torch saves
-    if source.suffix.lower() == ".bin" and not zipped:
+            is_zip = file.read(2) == b"PK"  # as torch saves
+    if source.suffix.lower() == ".bin" and not is_zip:
         return
     got, fix = f"a {source.suffix or 'nameless'} file", "save it with save_pretrained(FOLDER)"
-    if zipped or source.suffix.lower() in (".ckpt", ".pkl"):
+    if is_zip or source.suffix.lower() in (".ckpt", ".pkl"):
         got += ": weights alone, which do not say what model they belong to"
         fix = "name the folder that has config.json beside them; without one, build the model in " \
               "transformers, load them there and save_pretrained(FOLDER)"  # fmt: skip
@@ -280,6 +280,7 @@ def _check_file(source: Path) -> None:
 
 
 def _from_snapshot(snapshot: Snapshot, name: str) -> Pipeline:
+    """The pipeline of a checkpoint: builds the model, and copies its weights."""
     config, vocabularies = parse_description(snapshot.config)
     model = with_weights(config, vocabularies, snapshot.weights, name)
     recipe = recipe_of_run(snapshot.recipe, f"{name}/recipe.yaml")

@@ -33,7 +33,7 @@ ModelName = str | Path
 Want = Literal["model", "tokenizer", "config"]
 """Which files of a model are needed; a cached model may have been downloaded in part."""
 
-LIST = "regard ls"
+LIST_COMMAND = "regard ls"
 """The command that lists the shipped models."""
 SHELVES = {"tiny", "small", "words", "own"}
 """First parts of names that are Regard's own, beside those of shipped models and recipes."""
@@ -41,15 +41,19 @@ ORGANISATIONS = ("openai-community", "google-bert", "google-t5", "FacebookAI", "
                  "sentence-transformers")  # fmt: skip
 """Organisations on the hub whose models are also known without one, such as gpt2."""
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "*.model", "*.spm")
-TRUE = {"1", "ON", "YES", "TRUE"}
+"""Patterns of the names of tokenizer files."""
+TRUE_VALUES = {"1", "ON", "YES", "TRUE"}
+"""The values of an environment variable that mean yes, in upper case."""
 FILE_ENDINGS = {".json", ".jsonl", ".yaml", ".yml", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".npz",
                 ".safetensors", ".txt", ".tsv", ".csv", ".gz", ".zip", ".git"}  # fmt: skip
 """Endings of file names, which a model's name on the hub does not have."""
 
 _PART = r"[A-Za-z0-9](?:[\w.-]{0,94}\w)?"
+"""An organisation, or a name without it."""
 _NAME = re.compile(rf"(?:(?P<org>{_PART})/)?(?P<name>{_PART})(?:@(?P<revision>\w[\w./-]*))?", re.A)
 _COMMIT = re.compile("[0-9a-f]{40}")
-_SHORT = re.compile("[0-9a-f]{7,40}")
+_HASH = re.compile("[0-9a-f]{7,40}")
+"""The beginning of a commit's hash, or all of it."""
 
 _logger = logging.getLogger(__name__)
 
@@ -59,7 +63,9 @@ class UnknownModel(InputError):
 
 
 @contextmanager
-def opened(model_name: ModelName, want: Want = "model", *, download: bool = True) -> Iterator[Path]:
+def open_model(
+    model_name: ModelName, want: Want = "model", *, download: bool = True
+) -> Iterator[Path]:
     """Gives the folder, or the file, of a model for the body of a `with`.
 
     Args:
@@ -81,7 +87,7 @@ def opened(model_name: ModelName, want: Want = "model", *, download: bool = True
 def find(
     model_name: ModelName, want: Want = "model", *, download: bool = True
 ) -> Path | Traversable:
-    """Finds the folder of a model; arguments and errors as for `opened`."""
+    """Finds the folder of a model; arguments and errors as for `open_model`."""
     if os.path.exists(model_name):  # noqa: PTH110 (a name that no file can have is no error)
         return Path(model_name)
     name = str(model_name)
@@ -89,10 +95,10 @@ def find(
         return models[name]
     repo = None if isinstance(model_name, Path) else Repository.of(name)
     if is_ours(name) or repo is None:
-        raise _unknown(name)
-    if (cached := _in_cache(repo, want)) is not None:
+        raise _unknown_model_error(name)
+    if (cached := _cached_snapshot(repo, want)) is not None:
         return cached
-    return _from_hub(repo, want, download=download)
+    return _download_snapshot(repo, want, download=download)
 
 
 def shelf_of(name: str) -> list[str]:
@@ -102,13 +108,13 @@ def shelf_of(name: str) -> list[str]:
         >>> shelf_of("words/")
         ['words/glove']
     """
-    return [known for known in shipped() if known.startswith(f"{name.rstrip('/')}/")]
+    return [model for model in shipped() if model.startswith(f"{name.rstrip('/')}/")]
 
 
 def is_cached(model_name: str) -> bool:
     """Whether a name is that of a model in the Hugging Face cache; its weights are not read."""
     repo = None if is_ours(model_name) else Repository.of(model_name)
-    return repo is not None and _in_cache(repo, "config") is not None
+    return repo is not None and _cached_snapshot(repo, "config") is not None
 
 
 def is_ours(name: str) -> bool:
@@ -120,8 +126,8 @@ def is_ours(name: str) -> bool:
         >>> is_ours("tiny/translat"), is_ours("gpt2")
         (True, False)
     """
-    known = {shipped_name.partition("/")[0] for shipped_name in (*shipped(), *recipes.shipped())}
-    return name.partition("/")[0] in SHELVES | known
+    shelves = {entry.partition("/")[0] for entry in (*shipped(), *recipes.shipped())}
+    return name.partition("/")[0] in SHELVES | shelves
 
 
 @dataclass(frozen=True)
@@ -162,30 +168,30 @@ class Repository:
 
 def cache() -> Path:
     """The folder of Hugging Face's cache, by the same rules as `huggingface_hub`."""
-    for variable, below in (
+    for variable, subfolder in (
         ("HF_HUB_CACHE", ""),
         ("HUGGINGFACE_HUB_CACHE", ""),
         ("HF_HOME", "hub"),
         ("XDG_CACHE_HOME", "huggingface/hub"),
     ):
         if value := os.environ.get(variable):
-            return Path(os.path.expandvars(value)).expanduser() / below
+            return Path(os.path.expandvars(value)).expanduser() / subfolder
     return Path("~/.cache/huggingface/hub").expanduser()
 
 
 def offline() -> bool:
     """Whether the environment variables forbid access to the hub."""
     value = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
-    return value.upper() in TRUE
+    return value.upper() in TRUE_VALUES
 
 
-def _in_cache(repo: Repository, want: Want) -> Path | None:
+def _cached_snapshot(repo: Repository, want: Want) -> Path | None:
     """The first snapshot in the cache that has all wanted files; None if there is none."""
-    snapshots = (_snapshot(folder, repo.revision) for folder in _repositories(repo))
-    return next((path for path in snapshots if path is not None and _has(path, want)), None)
+    snapshots = (_snapshot(folder, repo.revision) for folder in _cache_folders(repo))
+    return next((path for path in snapshots if path is not None and _has_files(path, want)), None)
 
 
-def _repositories(repo: Repository) -> list[Path]:
+def _cache_folders(repo: Repository) -> list[Path]:
     """The folders in which the cache may have a model; they need not exist."""
     return [cache() / f"models--{name.replace('/', '--')}" for name in repo.names()]
 
@@ -203,12 +209,12 @@ def _snapshot(folder: Path, revision: str | None) -> Path | None:
         commit = ""
     if _COMMIT.fullmatch(commit):
         return folder / "snapshots" / commit
-    known = _snapshots(folder)
+    paths = _snapshots(folder)
     if revision is not None:
-        known = [
-            path for path in known if _SHORT.fullmatch(revision) and path.name.startswith(revision)
+        paths = [
+            path for path in paths if _HASH.fullmatch(revision) and path.name.startswith(revision)
         ]
-    return known[0] if len(known) == 1 else None
+    return paths[0] if len(paths) == 1 else None
 
 
 def _snapshots(folder: Path) -> list[Path]:
@@ -220,7 +226,7 @@ def _snapshots(folder: Path) -> list[Path]:
     return [path for path in paths if _COMMIT.fullmatch(path.name) and path.is_dir()]
 
 
-def _has(folder: Path, want: Want) -> bool:
+def _has_files(folder: Path, want: Want) -> bool:
     """Whether a snapshot has the wanted files; incomplete downloads are not linked there."""
     from regard.hub.folder import has_weights  # here, because it imports torch
 
@@ -229,12 +235,12 @@ def _has(folder: Path, want: Want) -> bool:
     return (folder / CONFIG).is_file() and (want == "config" or has_weights(folder))
 
 
-def _from_hub(repo: Repository, want: Want, *, download: bool) -> Path:
+def _download_snapshot(repo: Repository, want: Want, *, download: bool) -> Path:
     """Downloads the wanted files into the cache, after logging their number and size."""
     if (reason := _reason_not_to_ask(repo, download=download)) is not None:
-        raise _not_cached(repo, want, reason)
+        raise _not_cached_error(repo, want, reason)
     if (hub := _hub_library()) is None:
-        raise _not_cached(repo, want, "`pip install huggingface_hub` downloads such names")
+        raise _not_cached_error(repo, want, "`pip install huggingface_hub` downloads such names")
     try:
         model_info = hub.HfApi().model_info(repo.name, revision=repo.revision, files_metadata=True)
         sizes = {file.rfilename: int(file.size or 0) for file in model_info.siblings or ()}
@@ -281,19 +287,19 @@ def _files_to_download(repo: Repository, sizes: dict[str, int], want: Want) -> l
     Raises:
         InputError: There are no weights in safetensors.
     """
-    top = sorted(name for name in sizes if re.fullmatch(r"\w[\w.+-]*", name, re.A))
-    files = [name for name in top
+    names = sorted(name for name in sizes if re.fullmatch(r"\w[\w.+-]*", name, re.A))
+    files = [name for name in names
              if any(fnmatchcase(name, kind) for kind in (*TOKENIZERS, "*.json"))]  # fmt: skip
     if want == "model":
         from regard.hub.folder import INDEX, WEIGHTS
 
-        parts = [name for name in top if fnmatchcase(name, "model-*.safetensors")]
+        parts = [name for name in names if fnmatchcase(name, "model-*.safetensors")]
         weights = [WEIGHTS] if WEIGHTS in sizes else parts if INDEX in sizes else []
         if not weights:
-            others = [name for name in top if name.endswith((".bin", ".safetensors", ".h5"))]
+            other_files = [name for name in names if name.endswith((".bin", ".safetensors", ".h5"))]
             raise InputError(
                 f"{repo} on the Hugging Face hub",
-                got=f"weights in {', '.join(others)}" if others else "no weights",
+                got=f"weights in {', '.join(other_files)}" if other_files else "no weights",
                 expected=WEIGHTS,
                 fix="download it yourself and name its folder: .bin files are read from there",
             )
@@ -301,52 +307,52 @@ def _files_to_download(repo: Repository, sizes: dict[str, int], want: Want) -> l
     return files
 
 
-def _unknown(name: str) -> InputError:
+def _unknown_model_error(name: str) -> InputError:
     """The error for a name that is no folder and no shipped model, and cannot be on the hub."""
-    known = recipes.shipped()
-    if name in known:
+    shipped_recipes = recipes.shipped()
+    if name in shipped_recipes:
         run = f"runs/{Path(name).name}"
-        needs = known[name].partition(": add ")[2]
-        needs = needs or ("data.train=FILE" if name.startswith("own/") else "")
-        command = " ".join(["regard train", name, *([needs] if needs else []), "-o", run])
+        override = shipped_recipes[name].partition(": add ")[2]
+        override = override or ("data.train=FILE" if name.startswith("own/") else "")
+        command = " ".join(["regard train", name, *([override] if override else []), "-o", run])
         return InputError(
             f"{name} is a recipe, not a model", fix=f"train it ({command}), then name {run}"
         )
-    names = [*shipped(), *known]
-    near = (
+    names = [*shipped(), *shipped_recipes]
+    guesses = (
         shelf_of(name) or nearest(name, names) or [x for x in names if x.startswith(f"{name}/")][:1]
     )
-    if is_ours(name) and near:
-        fix = did_you_mean(near[:NEAREST], LIST)
+    if is_ours(name) and guesses:
+        fix = did_you_mean(guesses[:NEAREST], LIST_COMMAND)
         return UnknownModel(f"no folder {name}, and no such shipped model", fix=fix)
     return UnknownModel(f"no folder {name}", fix=f"name {_advice(name)}")
 
 
 def _advice(name: str) -> str:
     """Advice on what can be named instead, similar shipped models first if there are any."""
-    near = nearest(name, shipped())
-    meant = f"{' or '.join(near)} (did you mean that?), or " if near else ""
-    return f"{meant}a run, a checkpoint, or a shipped model (`{LIST}` lists them)"
+    guesses = nearest(name, shipped())
+    suggestion = f"{' or '.join(guesses)} (did you mean that?), or " if guesses else ""
+    return f"{suggestion}a run, a checkpoint, or a shipped model (`{LIST_COMMAND}` lists them)"
 
 
-def _not_cached(repo: Repository, want: Want, reason: str) -> InputError:
+def _not_cached_error(repo: Repository, want: Want, reason: str) -> InputError:
     """The error for a name that is not in the cache, with the reason why the hub is not asked."""
     what = f"no folder {repo}, no such shipped model, nor one in the Hugging Face cache {cache()}"
-    parts = [path for folder in _repositories(repo) for path in _snapshots(folder)]
-    whole = [path for path in parts if _has(path, want)]
-    near = [folder.name.removeprefix("models--").replace("--", "/", 1)
+    paths = [path for folder in _cache_folders(repo) for path in _snapshots(folder)]
+    commits = [path.name[:12] for path in paths if _has_files(path, want)]
+    names = [folder.name.removeprefix("models--").replace("--", "/", 1)
             for folder in sorted(cache().glob(f"models--*--{repo.name}"))]  # fmt: skip
-    if parts:
-        lacks = {
+    if paths:
+        files = {
             "model": "config.json or weights",
             "config": "config.json",
             "tokenizer": "tokenizer",
         }
-        what = f"{repo} is in the Hugging Face cache only in part: {parts[-1]} has no {lacks[want]}"
-    if whole:
-        return InputError(what, fix=f"a complete one is there: {repo.name}@{whole[-1].name[:12]}")
-    if near and not parts:
-        return InputError(what, fix=f"the cache has {', '.join(near)}: did you mean {near[0]}?")
+        what = f"{repo} is in the Hugging Face cache only in part: {paths[-1]} has no {files[want]}"
+    if commits:
+        return InputError(what, fix=f"a complete one is there: {repo.name}@{commits[-1]}")
+    if names and not paths:
+        return InputError(what, fix=f"the cache has {', '.join(names)}: did you mean {names[0]}?")
     return UnknownModel(what, fix=f"{reason}; or name {_advice(repo.name)}")
 
 

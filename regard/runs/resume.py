@@ -29,41 +29,41 @@ def recipe_and_run(recipe: Named, out: Named, *, resume: bool) -> tuple[str, str
     Raises:
         InputError: There is no recipe, or no run to resume; the message says what to type.
     """
-    named, run = (None if given is None else os.fspath(given) for given in (recipe, out))
-    is_folder = named is not None and Path(named).is_dir() and named not in recipes.shipped()
+    name, run = (None if path is None else os.fspath(path) for path in (recipe, out))
+    is_folder = name is not None and Path(name).is_dir() and name not in recipes.shipped()
     if not resume:
-        if named is None:
+        if name is None:
             fix = "`regard recipe` lists some; `regard train RUN --resume` continues a run"
             raise InputError("train", got="no recipe", expected="a recipe's name or file", fix=fix)
-        if is_folder and _is_run(Path(named)):
+        if is_folder and _is_run(Path(name)):
             raise InputError(
-                f"{named} is a run, not a recipe",
-                fix=f"continue it: {_command(named)}; train its recipe anew: "
-                f"regard train {shlex.quote(str(Path(named) / RECIPE))} -o NEW",
+                f"{name} is a run, not a recipe",
+                fix=f"continue it: {_resume_command(name)}; train its recipe anew: "
+                f"regard train {shlex.quote(str(Path(name) / RECIPE))} -o NEW",
             )
-        return named, run
-    if named is not None and run is not None and not is_folder:
-        return named, run
-    if named is not None and run is not None and not _same(named, run):
-        raise InputError("--resume", got=f"two folders, {named} and {run}", expected="one run")
-    folder = Path(named or run or "")
-    _check_run(folder, named, run)
+        return name, run
+    if name is not None and run is not None and not is_folder:
+        return name, run
+    if name is not None and run is not None and not _is_same_folder(name, run):
+        raise InputError("--resume", got=f"two folders, {name} and {run}", expected="one run")
+    folder = Path(name or run or "")
+    _check_run(folder, name, run)
     return str(folder / RECIPE), str(folder)
 
 
-def _check_run(folder: Path, named: str | None, run: str | None) -> None:
+def _check_run(folder: Path, name: str | None, run: str | None) -> None:
     """Raises an error that says what to type if a folder is not a run that can be resumed."""
-    if named is None and run is None:
+    if name is None and run is None:
         fix = "name the run: regard train RUN --resume"
         raise InputError("--resume", got="no folder", expected="a run", fix=fix)
     example = "name the folder that `regard train RECIPE -o RUN` wrote; `regard ls` lists runs"
     if not folder.is_dir():
-        if named is not None and (named in recipes.shipped() or folder.is_file()):
-            fix = f"add its folder: regard train {shlex.quote(named)} --resume -o RUN"
-            raise InputError(f"--resume of {named}", got="no run", expected="-o RUN", fix=fix)
+        if name is not None and (name in recipes.shipped() or folder.is_file()):
+            fix = f"add its folder: regard train {shlex.quote(name)} --resume -o RUN"
+            raise InputError(f"--resume of {name}", got="no run", expected="-o RUN", fix=fix)
         raise InputError(f"--resume: no folder {folder}", fix=example)
     if (folder / MANIFEST).is_file() and folder.parent.name == CHECKPOINTS:
-        fix = f"resume the run: {_command(str(folder.parent.parent))}"
+        fix = f"resume the run: {_resume_command(str(folder.parent.parent))}"
         raise InputError(f"--resume: {folder}", got="a checkpoint", expected="a run", fix=fix)
     if (folder / RECIPE).is_file() and _is_run(folder):
         return
@@ -89,9 +89,11 @@ def _is_run(folder: Path) -> bool:
     return recipes.is_resolved(recipe, form)
 
 
-def _same(first: str, second: str) -> bool:
+def _is_same_folder(first: str, second: str) -> bool:
+    """Whether two paths lead to the same folder."""
     return Path(first).resolve() == Path(second).resolve()
 
 
-def _command(run: str) -> str:
+def _resume_command(run: str) -> str:
+    """The command that resumes a run."""
     return f"regard train {shlex.quote(run)} --resume"

@@ -32,11 +32,11 @@ from regard.tasks.labelled_task import LABEL_KEYS, is_labelled, with_task_head
 from regard.tasks.specs import TASKS
 from regard.train.config import Freeze
 
-DECIDED = {"family", "size", "pooler"}
+KEYS_OF_FOLDER = {"family", "size", "pooler"}
 """Keys of `model` that the folder and the task decide; a recipe's values are ignored. So are those
 of all heads except `classes` and `tags`."""
 
-SCRATCH = {
+COMMANDS = {
     "classify": "regard train own/classify-scratch",
     "tag": "regard train own/classify-scratch task=tag",
 }
@@ -60,31 +60,31 @@ class RunStart:
 
     def prepare(self, model: Any) -> None:
         """Copies the weights into a new model and freezes the parts that `start.freeze` names."""
-        self._copy(model)
+        self._copy_weights(model)
         if self.recipe.start is not None:
             freeze(model, self.recipe.start.freeze)
 
-    def _copy(self, model: Any) -> None:
+    def _copy_weights(self, model: Any) -> None:
         """Copies all weights except those of heads whose config differs, such as other classes."""
         if self.config is None:
             return
-        differing = tuple(
+        new_heads = tuple(
             f"{head}." for head in model.config.HEADS
             if getattr(self.config, head, None) != getattr(model.config, head, None)
         )  # fmt: skip
         state = model.state_dict()
         missing = [
             name for name in state
-            if name not in self.weights and not name.startswith((*differing, "pooler."))
+            if name not in self.weights and not name.startswith((*new_heads, "pooler."))
         ]  # fmt: skip
         if missing:
             raise InputError(f"start.folder has no weights for {missing[0]}")
-        taken = {
-            name: self.weights[name] if name in self.weights and not name.startswith(differing)
+        new_state = {
+            name: self.weights[name] if name in self.weights and not name.startswith(new_heads)
             else tensor
             for name, tensor in state.items()
         }  # fmt: skip
-        model.load_state_dict(taken)
+        model.load_state_dict(new_state)
 
 
 def begin(recipe: Recipe, snapshot: Snapshot | None) -> RunStart:
@@ -124,9 +124,9 @@ def _advice_without_model(recipe: Recipe) -> Iterator[None]:
     try:
         yield
     except UnknownModel as error:
-        if recipe.task not in SCRATCH:
+        if recipe.task not in COMMANDS:
             raise
-        fix = f"name a pretrained encoder, such as small/fill; without one: {SCRATCH[recipe.task]}"
+        fix = f"name a pretrained encoder, such as small/fill; without one: {COMMANDS[recipe.task]}"
         raise InputError(f"start.folder: {error.what}", fix=fix) from None
 
 
@@ -197,14 +197,14 @@ def _with_header_of(old: Any, data: Any) -> Any:
 
 def _pretrained_config(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
     """The config of the folder's model with the recipe's changes and the head for its task."""
-    decided = {*DECIDED, *recipe.model.HEADS} - MAY_DIFFER
-    chosen = recipe.model.model_fields_set - decided
-    given = {key: value for key, value in recipe.model if key in chosen}
+    ignored = {*KEYS_OF_FOLDER, *recipe.model.HEADS} - MAY_DIFFER
+    own_keys = recipe.model.model_fields_set - ignored
+    own_values = {key: value for key, value in recipe.model if key in own_keys}
     values = base.model_dump()
-    sized = type(recipe.model).SIZES.get(str(recipe.model.size), {})
-    for key, value in given.items():
+    preset = type(recipe.model).SIZES.get(str(recipe.model.size), {})
+    for key, value in own_values.items():
         if key not in MAY_DIFFER and value != values.get(key):
-            by_size = f" by model.size: {recipe.model.size}" if sized.get(key) == value else ""
+            by_size = f" by model.size: {recipe.model.size}" if preset.get(key) == value else ""
             raise InputError(
                 f"model.{key}",
                 got=f"{value}{by_size}",
@@ -212,7 +212,7 @@ def _pretrained_config(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
                 fix=f"with start.folder, only {', '.join(sorted(MAY_DIFFER))} may be set in model",
             )
     if not is_labelled(recipe.task):
-        return type(base).model_validate(values | given)
+        return type(base).model_validate(values | own_values)
     if base.shape != "encoder":
         raise InputError(
             f"task: {recipe.task}",
@@ -223,7 +223,7 @@ def _pretrained_config(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
     values |= {key: () for key in LABEL_KEYS if key in base.HEADS}
     if "pooling_layer" in values:  # it belongs to a task of the pretraining
         values["pooling_layer"] = False
-    return with_task_head(recipe.task, type(base).model_validate(values | given))
+    return with_task_head(recipe.task, type(base).model_validate(values | own_values))
 
 
 def freeze(model: Model, what: Freeze) -> None:

@@ -90,8 +90,8 @@ def train(
     if not isinstance(recipe, Recipe) and recipes.task_of(recipe) == "vectors":
         check_device(device)
         form = recipes.load_form(VECTORS, recipe, flatten(overrides))
-        used = setup(threads, form.seed, quiet=quiet).threads
-        vectors: Any = train_vectors(form, out, resume=resume, quiet=quiet, threads=used)
+        thread_count = setup(threads, form.seed, quiet=quiet).threads
+        vectors: Any = train_vectors(form, out, resume=resume, quiet=quiet, threads=thread_count)
         return vectors
     with first_process_reports():
         if not isinstance(recipe, Recipe):
@@ -106,7 +106,7 @@ def train(
             raise InputError("dtype", got="fp16 to train", expected="fp32 or bf16", fix=fix)
     with process_group(runtime.device) as ranks:
         if out is None:
-            return _run(recipe, None, None, runtime, ranks, watch)
+            return _train_model(recipe, None, None, runtime, ranks, watch)
         keep_threads = threads is not None or ranks.world > 1
         _train_in(
             Path(out), recipe, runtime, ranks, watch, resume=resume, keep_threads=keep_threads
@@ -138,22 +138,22 @@ def _train_in(
     with RunLock(run) if ranks.first else nullcontext():
         snapshot = None
         if ranks.first:  # it holds the lock, and looks before the others do
-            snapshot = _where_to_start(run, recipe, resume=resume)
+            snapshot = _checkpoint_to_resume(run, recipe, resume=resume)
         ranks.wait()
         if not ranks.first and resume:
-            snapshot = _where_to_start(run, recipe, resume=resume)
+            snapshot = _checkpoint_to_resume(run, recipe, resume=resume)
         count = runtime.threads if keep_threads else _threads_of(snapshot, runtime.threads)
         with torch_threads(count):
-            _run(recipe, run, snapshot, replace(runtime, threads=count), ranks, watch)
+            _train_model(recipe, run, snapshot, replace(runtime, threads=count), ranks, watch)
 
 
-def _threads_of(snapshot: Snapshot | None, used: int) -> int:
-    """The number of threads when the run began; for a new run, the number `used` now."""
-    began = None if snapshot is None else read_count(snapshot.training, "threads", MOST_THREADS)
-    if began is None or began == used:
-        return used
-    _logger.warning("threads: %d, as when the run began, not %d; --threads changes it", began, used)
-    return began
+def _threads_of(snapshot: Snapshot | None, now: int) -> int:
+    """The number of threads when the run began; for a new run, the present number."""
+    first = None if snapshot is None else read_count(snapshot.training, "threads", MOST_THREADS)
+    if first is None or first == now:
+        return now
+    _logger.warning("threads: %d, as when the run began, not %d; --threads changes it", first, now)
+    return first
 
 
 def flatten(overrides: dict[str, Any]) -> list[str]:
@@ -172,7 +172,7 @@ def flatten(overrides: dict[str, Any]) -> list[str]:
     return flat
 
 
-def _run(
+def _train_model(
     recipe: Recipe,
     run: Path | None,
     snapshot: Snapshot | None,
@@ -193,8 +193,8 @@ def _run(
     if run is None and recipe.train.average > 1:
         _logger.warning("train.average needs a folder for the run: without one nothing is averaged")
     start = begin(recipe, snapshot)
-    known = start.vocabularies or (1,) * len(start.recipe.model.VOCABULARIES)
-    _check_memory(start.recipe, known)  # before the data is prepared, which can take minutes
+    least_sizes = start.vocabularies or (1,) * len(start.recipe.model.VOCABULARIES)
+    _check_memory(start.recipe, least_sizes)  # before the data is prepared, which can take minutes
     if snapshot is None and ranks.first and (line := summary(recipe.data, recipe.task)):
         _logger.warning("data: %s", line)
     task_class = TASKS[recipe.task].class_for(start.recipe.model)
@@ -203,13 +203,13 @@ def _run(
     if prepared.model is not None:  # the data decides some of the config: the names of classes
         recipe = recipe.model_copy(update={"model": prepared.model})
     threads = runtime.threads * ranks.world  # a resumed run may have another number of processes
-    teacher = _teacher(recipe, prepared.task, runtime)
+    teacher = _load_teacher(recipe, prepared.task, runtime)
     checksums = prepared.checksums | ({} if teacher is None else {"teacher": teacher.checksum()})
     facts = {"threads": threads, "torch": str(torch.__version__), "data": checksums}
     if runtime.dtype != "fp32":
         facts["dtype"] = runtime.dtype
     if snapshot is not None:
-        _compare(facts, snapshot)
+        _compare_facts(facts, snapshot)
         _check_config(recipe, snapshot)
     sizes = vocabulary.vocabulary_sizes[: len(recipe.model.VOCABULARIES)]
     vocabularies = start.vocabularies or sizes
@@ -218,7 +218,7 @@ def _run(
     start.prepare(model)
     runtime.move(model)
     ranks.check_alike("the data", f"{facts['data']} {vocabulary.to_json()}")
-    seen = _seen(prepared, snapshot)
+    seen = _training_record(prepared, snapshot)
     pipeline = Pipeline(model, vocabulary, recipe, "model" if run is None else run.name, seen)
     if run is not None and ranks.first:
         write_file(run / "recipe.yaml", recipes.dump(recipe).encode())
@@ -245,14 +245,14 @@ def _run(
     return pipeline
 
 
-def _seen(prepared: Prepared, snapshot: Snapshot | None) -> Seen | None:
+def _training_record(prepared: Prepared, snapshot: Snapshot | None) -> Seen | None:
     """The record of the training examples; a resumed run keeps that of its checkpoint."""
     if snapshot is not None and snapshot.seen:
         return Seen.from_bytes(snapshot.seen, f"{folder_name(snapshot.step)}/{SEEN}")
     return prepared.seen
 
 
-def _teacher(recipe: Recipe, task: Any, runtime: Runtime) -> Teacher | None:
+def _load_teacher(recipe: Recipe, task: Any, runtime: Runtime) -> Teacher | None:
     """Loads the teacher that `train.teacher` names, and gives it to the task.
 
     Raises:
@@ -281,7 +281,7 @@ def _teacher(recipe: Recipe, task: Any, runtime: Runtime) -> Teacher | None:
     return teacher
 
 
-def _where_to_start(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | None:
+def _checkpoint_to_resume(run: Path, recipe: Recipe, *, resume: bool) -> Snapshot | None:
     """The checkpoint to resume from; None if the run starts from step 0.
 
     Raises:
@@ -328,7 +328,7 @@ def _check_config(recipe: Recipe, snapshot: Snapshot) -> None:
         )
 
 
-def _compare(facts: dict[str, Any], snapshot: Snapshot) -> None:
+def _compare_facts(facts: dict[str, Any], snapshot: Snapshot) -> None:
     """Compares a resumed run's data, threads and PyTorch version with those when it began.
 
     Other data is refused. Other threads or another version only cause a warning, since they change

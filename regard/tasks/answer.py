@@ -30,7 +30,7 @@ from regard.tasks.base_task import loss_unit
 from regard.tasks.labelled_task import LabelledTask
 from regard.tasks.measures.accuracy import Measures, answer_scores
 
-_INSIDE = re.compile(
+_IN_WORD = re.compile(
     "(?:(?![\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
     r"[^\W_]){2}"
 )
@@ -55,7 +55,7 @@ class FoundAnswer:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _ContextWindow:
     """A question with one window of its context."""
 
     row: LabelledRow
@@ -92,10 +92,10 @@ class Answer(LabelledTask[Question]):
                     fix="data.unanswerable=true allows questions without an answer",
                 )
             question = self.tokenizer.encode(example.question)
-            rows += [part.row for part in self._parts(question, example, longest)[0]]
+            rows += [part.row for part in self._split_context(question, example, longest)[0]]
         return rows
 
-    def _space(self, longest: int) -> int:
+    def _window_space(self, longest: int) -> int:
         """The maximal number of tokens of a question and a window together.
 
         A question may have half of them.
@@ -104,15 +104,15 @@ class Answer(LabelledTask[Question]):
 
     def read(self, model: Encoder, items: Sequence[str], **_: Any) -> list[Encoded]:
         """Reads questions, each truncated to half of what the model can read."""
-        most = self._space(model.config.max_length) // 2
+        max_question_tokens = self._window_space(model.config.max_length) // 2
         return [
-            Encoded(question, ids[:most], cut=max(0, len(ids) - most))
+            Encoded(question, ids[:max_question_tokens], cut=max(0, len(ids) - max_question_tokens))
             for question, ids in zip(items, self.tokenizer.encode_batch(items), strict=True)
         ]
 
-    def _parts(
+    def _split_context(
         self, question: Sequence[int], example: Question, longest: int
-    ) -> tuple[list[_Part], list[Span]]:
+    ) -> tuple[list[_ContextWindow], list[Span]]:
         """Splits a question's context into windows.
 
         Args:
@@ -126,10 +126,10 @@ class Answer(LabelledTask[Question]):
         tokenizer = self.tokenizer
         ids, spans = tokenizer.spans(example.context)
         around = tokenizer.template([-1], [-2])
-        space = self._space(longest)
+        space = self._window_space(longest)
         question = question[: space // 2]
         before = around.index(-2) - 1 + len(question)
-        answer = _tokens_of(example.answers[0], spans) if example.answers else None
+        answer = _answer_tokens(example.answers[0], spans) if example.answers else None
         parts = []
         for window in windows(len(ids), space - len(question), self.options.overlap):
             inside = ids[window.start : window.stop]
@@ -141,7 +141,7 @@ class Answer(LabelledTask[Question]):
                 tokenizer.token_types(question, inside),
                 targets,
             )
-            parts.append(_Part(row, window, before))
+            parts.append(_ContextWindow(row, window, before))
         return parts, spans
 
     def targets(self, batch: Batch[Ragged]) -> int:
@@ -160,10 +160,10 @@ class Answer(LabelledTask[Question]):
         smoothing, is_token = self.options.smoothing, choices > -torch.inf
         if not smoothing:
             return loss
-        others = choices.log_softmax(1).masked_fill(~is_token, 0.0).sum(1) / is_token.sum(1)
-        return (1 - smoothing) * loss - smoothing * others.sum()
+        mean_log_probs = choices.log_softmax(1).masked_fill(~is_token, 0.0).sum(1) / is_token.sum(1)
+        return (1 - smoothing) * loss - smoothing * mean_log_probs.sum()
 
-    def _logits(
+    def _row_logits(
         self, model: Encoder, rows: Sequence[LabelledRow], on_progress: OnShare | None = None
     ) -> list[Tensor]:
         """The logits of each row: (tokens, 2), as the first and as the last token."""
@@ -178,22 +178,22 @@ class Answer(LabelledTask[Question]):
                     out[index] = row
         return out
 
-    def _windows(
+    def _read_windows(
         self,
         model: Encoder,
         questions: Sequence[Sequence[int]],
         examples: Sequence[Question],
         on_progress: OnShare | None = None,
-    ) -> list[tuple[list[_Part], list[Span], list[Tensor]]]:
+    ) -> list[tuple[list[_ContextWindow], list[Span], list[Tensor]]]:
         """For each question its windows, the characters of its tokens, and the windows' logits."""
         longest = model.config.max_length
-        cut = [
-            self._parts(question, example, longest)
+        contexts = [
+            self._split_context(question, example, longest)
             for question, example in zip(questions, examples, strict=True)
         ]
-        rows = [part.row for parts, _ in cut for part in parts]
-        logits = iter(self._logits(model, rows, on_progress))
-        return [(parts, spans, [next(logits) for _ in parts]) for parts, spans in cut]
+        rows = [part.row for parts, _ in contexts for part in parts]
+        logits = iter(self._row_logits(model, rows, on_progress))
+        return [(parts, spans, [next(logits) for _ in parts]) for parts, spans in contexts]
 
     def answer(
         self,
@@ -221,10 +221,10 @@ class Answer(LabelledTask[Question]):
             Question(question.item, context, ())
             for question, context in zip(encoded, contexts, strict=True)
         ]
-        windows = self._windows(model, [question.values for question in encoded], examples)
+        windows = self._read_windows(model, [question.values for question in encoded], examples)
         unanswerable = self.options.unanswerable if unanswerable is None else unanswerable
         return [
-            _best(example.context, *parts, top, unanswerable=unanswerable)
+            _best_answers(example.context, *parts, top, unanswerable=unanswerable)
             for example, parts in zip(examples, windows, strict=True)
         ]
 
@@ -233,15 +233,15 @@ class Answer(LabelledTask[Question]):
     ) -> Measures:
         """Mean loss per target, and exact match and F1 as in SQuAD."""
         questions = self.tokenizer.encode_batch([example.question for example in examples])
-        read = self._windows(model, questions, examples, on_progress)
-        windows = [pair for parts, _, logits in read for pair in zip(parts, logits, strict=True)]
+        results = self._read_windows(model, questions, examples, on_progress)
+        windows = [pair for parts, _, logits in results for pair in zip(parts, logits, strict=True)]
         total = 0.0
         for part, logits in windows:
             targets = torch.tensor(part.row.targets)
             total += float(F.cross_entropy(logits.T, targets, reduction="sum"))
         texts, unanswerable = [], self.options.unanswerable
-        for example, parts in zip(examples, read, strict=True):
-            [best] = _best(example.context, *parts, 1, unanswerable=unanswerable)
+        for example, parts in zip(examples, results, strict=True):
+            [best] = _best_answers(example.context, *parts, 1, unanswerable=unanswerable)
             texts.append(best.text)
         accepted = [[answer.text for answer in example.answers] for example in examples]
         scores = answer_scores(texts, accepted)
@@ -250,20 +250,20 @@ class Answer(LabelledTask[Question]):
         )
 
 
-def _tokens_of(answer: Excerpt, spans: Sequence[Span]) -> Span | None:
+def _answer_tokens(answer: Excerpt, spans: Sequence[Span]) -> Span | None:
     """The first and the last token that overlap an answer; None if there is none."""
     end = answer.start + len(answer.text)
-    touched = [
+    overlapping = [
         index
         for index, (first, last) in enumerate(spans)
         if first < last and first < end and last > answer.start
     ]
-    return (touched[0], touched[-1]) if touched else None
+    return (overlapping[0], overlapping[-1]) if overlapping else None
 
 
-def _best(
+def _best_answers(
     context: str,
-    parts: Sequence[_Part],
+    parts: Sequence[_ContextWindow],
     spans: Sequence[Span],
     logits: Sequence[Tensor],
     count: int,
@@ -309,7 +309,7 @@ def _best(
         start, end = 0, 0
         if index < len(scores):
             first, last = token_spans[index].tolist()
-            start, end = _whole_words(context, spans[first][0], spans[last][1])
+            start, end = _extend_to_words(context, spans[first][0], spans[last][1])
         answer = FoundAnswer(context[start:end], start, end, float(probabilities[index]))
         # Two token spans may extend to the same whole words: the more probable one counts.
         answers.setdefault((start, end), answer)
@@ -318,15 +318,15 @@ def _best(
     return list(answers.values())
 
 
-def _whole_words(context: str, start: int, end: int) -> Span:
+def _extend_to_words(context: str, start: int, end: int) -> Span:
     """Extends a span of characters so that it does not cut through a word.
 
     Example:
-        >>> _whole_words("Anna lives in Rome.", 6, 9)
+        >>> _extend_to_words("Anna lives in Rome.", 6, 9)
         (5, 10)
     """
-    while 0 < start < len(context) and _INSIDE.fullmatch(context, start - 1, start + 1):
+    while 0 < start < len(context) and _IN_WORD.fullmatch(context, start - 1, start + 1):
         start -= 1
-    while 0 < end < len(context) and _INSIDE.fullmatch(context, end - 1, end + 1):
+    while 0 < end < len(context) and _IN_WORD.fullmatch(context, end - 1, end + 1):
         end += 1
     return start, end

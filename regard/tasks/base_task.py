@@ -212,10 +212,10 @@ class BaseTask:
         sets = self.examples(settings, selection)
         return {name: ExampleSet(examples) for name, examples in sets.items()}
 
-    def scorable(self, model: Any, given: ExampleSet) -> ExampleSet:
+    def scorable(self, model: Any, example_set: ExampleSet) -> ExampleSet:
         """The examples that the model can be scored on; others are left out, and counted."""
         del model
-        return given
+        return example_set
 
     def count(self, examples: Any) -> int:
         """The number of examples of a set."""
@@ -256,8 +256,8 @@ class BaseTask:
 
     def name(self, batch: Any) -> str:
         """Names the first eight examples of a batch, for the log of a bad batch."""
-        shown = ", ".join(map(str, batch.index[:8]))
-        return f"{self.noun} {shown}{', …' if len(batch.index) > 8 else ''}"
+        numbers = ", ".join(map(str, batch.index[:8]))
+        return f"{self.noun} {numbers}{', …' if len(batch.index) > 8 else ''}"
 
 
 def spread(count: int, limit: int) -> list[int]:
@@ -312,17 +312,17 @@ def warn_truncated(encoded: Sequence[Encoded]) -> None:
     Args:
         encoded: Texts or pairs of texts, read.
     """
-    cut = [index for index, text in enumerate(encoded) if text.cut]
-    if not cut:
+    truncated = [index for index, text in enumerate(encoded) if text.cut]
+    if not truncated:
         return
-    first, several = encoded[cut[0]], len(encoded) > 1
+    first, has_several = encoded[truncated[0]], len(encoded) > 1
     text = first.item if isinstance(first.item, str) else " ".join(first.item)
     name = repr(text if len(text) <= QUOTED_CHARACTERS else f"{text[:QUOTED_CHARACTERS]}…")
     _logger.warning(
         "warning: %s%s is cut: its last %d tokens are left out, the model reads %d at once%s",
-        f"text {cut[0] + 1}, " if several else "",
+        f"text {truncated[0] + 1}, " if has_several else "",
         name,
         first.cut,
-        max(len(encoded[index].values) for index in cut),
-        f"; so are parts of {len(cut) - 1} more" if len(cut) > 1 else "",
+        max(len(encoded[index].values) for index in truncated),
+        f"; so are parts of {len(truncated) - 1} more" if len(truncated) > 1 else "",
     )

@@ -51,6 +51,7 @@ class Classify(LabelledTask[LabelledText]):
         return sum(text.cut > 0 for text in encoded)
 
     def _read_examples(self, examples: Sequence[LabelledText], longest: int) -> list[Encoded]:
+        """Encodes the texts of examples, each truncated to the length of a row."""
         return self.tokenizer.read(_texts(examples), self.max_row_tokens(longest))
 
     def targets(self, batch: Batch[Ragged]) -> int:

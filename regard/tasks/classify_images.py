@@ -30,7 +30,7 @@ from regard.data.synthetic.digits import SIDE
 from regard.data.text.windows import OnShare
 from regard.errors import InputError
 from regard.inputs.arrays import Dense, Ragged
-from regard.inputs.images.opening import shown
+from regard.inputs.images.opening import display_image
 from regard.inputs.images.reader import ImageReader
 from regard.inputs.processor import Processor
 from regard.inputs.reader import Encoded
@@ -179,23 +179,31 @@ class ClassifyImages(LabelledTask[Any]):
         options, train = self.options, self.train
         if not train:
             raise InputError("training", got="no images", expected="some to learn from")
-        wanted = torch.tensor(label_indices(options.classes, train.labels))
+        labels = torch.tensor(label_indices(options.classes, train.labels))
 
-        def drawn_again(pixels: Any, index: Sequence[int], epoch: int) -> Any:
+        def augment_digits(pixels: Any, index: Sequence[int], epoch: int) -> Any:
+            """Digits (images, ...) distorted at random, in each epoch differently."""
             digits = torch.from_numpy(pixels)
             return augment(digits, index, options.seed, epoch, options.augment).numpy()
 
         def make(index: list[int], epoch: int) -> Batch[Dense]:
-            first = drawn_again if options.augment else None
+            """The batch of the images of some indices, augmented for an epoch."""
+            first_change = augment_digits if options.augment else None
             changed = change_batch(
-                train.values, index, options.data, options.seed, epoch, self.reader.mean, first
+                train.values,
+                index,
+                options.data,
+                options.seed,
+                epoch,
+                self.reader.mean,
+                first_change,
             )
             source = Dense(self.reader.normalised(torch.from_numpy(changed.pixels)))
             shares = None
             if changed.partners is not None:
-                shares = _shares(wanted[index], wanted[changed.partners], changed.shares, classes)
+                shares = _mixture(labels[index], labels[changed.partners], changed.shares, classes)
             return Batch(
-                source, Ragged(wanted[index], (1,) * len(index)), tuple(index), shares=shares
+                source, Ragged(labels[index], (1,) * len(index)), tuple(index), shares=shares
             )
 
         classes = len(options.classes)
@@ -220,8 +228,8 @@ class ClassifyImages(LabelledTask[Any]):
             return class_loss(model, batch, smoothing)
         logits, distilled_logits = model.class_logits(batch.source)  # (images, classes) each
         loss = logits_loss(logits, batch, smoothing)
-        taught = teacher.loss(distilled_logits, batch.source, self.reader)
-        return (1 - teacher.weight) * loss + teacher.weight * taught
+        teacher_loss = teacher.loss(distilled_logits, batch.source, self.reader)
+        return (1 - teacher.weight) * loss + teacher.weight * teacher_loss
 
     def measure(
         self, model: ImageEncoder, examples: LabelledImages, on_progress: OnShare | None = None
@@ -231,7 +239,7 @@ class ClassifyImages(LabelledTask[Any]):
         if not len(examples):
             raise InputError("images", got="none", expected="some, with classes")
         classes = model.config.classes
-        wanted = torch.tensor(label_indices(classes, examples.labels))
+        labels = torch.tensor(label_indices(classes, examples.labels))
         with evaluating(model):
             parts = [
                 batch.source.to(model.device) for batch in self.labelled_batches(model, examples)
@@ -246,7 +254,7 @@ class ClassifyImages(LabelledTask[Any]):
                 return logits
 
             logits = torch.cat(parallel_map(classify, parts)).cpu()  # (images, classes)
-        loss = float(F.cross_entropy(logits, wanted))
+        loss = float(F.cross_entropy(logits, labels))
         predicted = [classes[best] for best in logits.argmax(1).tolist()]
         scores = class_scores(examples.labels, predicted, classes)
         return Measures({"loss": loss, **scores.overall}, scores.by_label, scores.confusion)
@@ -275,7 +283,7 @@ class ClassifyImages(LabelledTask[Any]):
         """The selected images, without files that are no images."""
         sets = self.examples(settings, selection)
         return {
-            name: ExampleSet(images).reduced(images, "that cannot be read", images.skipped)
+            name: ExampleSet(images).without(images, "that cannot be read", images.skipped)
             for name, images in sets.items()
         }
 
@@ -301,21 +309,21 @@ class ClassifyImages(LabelledTask[Any]):
         """Reads one image, and returns what the tap records and the predicted class."""
         [encoded] = self.reader.read([item])
         source, pixels = self.reader.collate([encoded]).to(model.device), encoded.values
-        classified, written, note = None, None, ""
+        classified, label, note = None, None, ""
         with evaluating(model):
             if model.config.classes:
-                [shares] = model.classify(source, tap).softmax(dim=1)
-                share, best = shares.max(dim=0)
-                written = model.config.classes[int(best)]
-                note = f"It is read as {written}, with a probability of {float(share):.3f}."
+                [probabilities] = model.classify(source, tap).softmax(dim=1)
+                probability, best = probabilities.max(dim=0)
+                label = model.config.classes[int(best)]
+                note = f"It is read as {label}, with a probability of {float(probability):.3f}."
                 classified = classifier(model, source, tap.edits)
             else:
                 model.hidden(source, tap)
-        picture = image_grid(model, source, pixels, lambda: np.asarray(shown(item)))
-        words = picture.names, range(len(picture.names))
+        picture = image_grid(model, source, pixels, lambda: np.asarray(display_image(item)))
+        patch_words = picture.names, range(len(picture.names))
         weights = dense_records(model, model.embed.layout(source), tap)
-        kind = {"encoder.self": (words, words)}
-        return Trace(weights, kind, written, note, picture, classified)
+        words_of_layers = {"encoder.self": (patch_words, patch_words)}
+        return Trace(weights, words_of_layers, label, note, picture, classified)
 
 
 def _reader_for(data: Any, model: Any) -> ImageReader:
@@ -359,7 +367,7 @@ def _check_batches(model: Any, batch_tokens: int, images: int) -> None:
         raise InputError("training images", got=images, expected=f"at least {least}", fix=why)
 
 
-def _shares(first: Tensor, second: Tensor, shares: Any, classes: int) -> Tensor:
+def _mixture(first: Tensor, second: Tensor, shares: Any, classes: int) -> Tensor:
     """The mixture of the classes of two images, λ e_first + (1 - λ) e_second: (images, classes)."""
     share = torch.from_numpy(shares)[:, None]
     return share * F.one_hot(first, classes) + (1 - share) * F.one_hot(second, classes)

@@ -30,7 +30,7 @@ class Embed(EncoderTask):
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
         """Raises an error, because this task cannot be trained."""
         del vocabulary
-        raise _cannot_be_trained(settings)
+        raise _training_error(settings)
 
     def head_examples(
         self, settings: Settings, selection: Selection, count: int
@@ -48,26 +48,27 @@ class Embed(EncoderTask):
             texts = Ragged.of([self.tokenizer.template(ids) for ids in rows]).to(model.device)
             with evaluating(model):
                 vectors = vectors_of(model, texts, pool="mean", normalise=True)
-            head_batches.append(of_texts(model, texts, partial(_moved, texts, vectors), len(rows)))
+            head_batches.append(of_texts(model, texts, partial(_shift, texts, vectors), len(rows)))
         return head_batches
 
 
 class EmbedImages(ClassifyImages):
-    """The same for images."""
+    """The task of a model of images without an output head: a vector for each image."""
 
     @classmethod
     def prepare(cls, settings: Settings, processor: Processor | None = None) -> Prepared:
         """Raises an error, because this task cannot be trained."""
         del processor
-        raise _cannot_be_trained(settings)
+        raise _training_error(settings)
 
 
-def _cannot_be_trained(settings: Settings) -> InputError:
-    others = ", ".join(name for name in TASKS if name != settings.task)
-    return InputError(f"task: {settings.task}", got="a recipe to train", expected=others)
+def _training_error(settings: Settings) -> InputError:
+    """The error for a recipe that trains this task; it lists the other tasks."""
+    other_tasks = ", ".join(name for name in TASKS if name != settings.task)
+    return InputError(f"task: {settings.task}", got="a recipe to train", expected=other_tasks)
 
 
-def _moved(texts: Ragged, full_vectors: Tensor, model: Encoder) -> Tensor:
+def _shift(texts: Ragged, full_vectors: Tensor, model: Encoder) -> Tensor:
     """The distance 1 - cosine of each text's vector to that of the full model, summed."""
     vectors = vectors_of(model, texts, pool="mean", normalise=True)
     return (1 - (vectors * full_vectors).sum(1)).sum()

@@ -112,8 +112,8 @@ class EncoderTask(BaseTask, ABC):
         if near is None:
             return vectors
         self.reader.check("embed", [near], lambda _: False)
-        [other] = self.apply(model, self.read(model, [near]), vectors_of_batch, model.config.dim)
-        return list(map(Closeness, [item.item for item in encoded], (vectors @ other).tolist()))
+        [vector] = self.apply(model, self.read(model, [near]), vectors_of_batch, model.config.dim)
+        return list(map(Closeness, [item.item for item in encoded], (vectors @ vector).tolist()))
 
     def classify(
         self, model: Any, encoded: Sequence[Encoded], top: int | None = None

@@ -43,7 +43,7 @@ from regard.tasks.encoder_task import ENCODER_SYMBOLS, EncoderTask
 from regard.tasks.head_batches import HeadBatch, in_batches, of_texts
 from regard.tasks.measures.report import Scoring
 
-ENDS = (b".", b"!", b"?", b"\n")
+SENTENCE_ENDS = (b".", b"!", b"?", b"\n")
 """The bytes that end a sentence."""
 MASKS = ("[MASK]", "<mask>", "___")
 """The ways to write a mask in a text, independent of the model's own mask symbol."""
@@ -106,12 +106,12 @@ def corruption(
     masking = Masking(symbols_of(tokenizer), rate, seed)
     if not pairs:
         return masking
-    stops = {
+    sentence_ends = {
         token for token in range(tokenizer.vocab)
-        if tokenizer.bytes_of(token).rstrip(b" ").endswith(ENDS)
+        if tokenizer.bytes_of(token).rstrip(b" ").endswith(SENTENCE_ENDS)
     }  # fmt: skip
-    others = spare if spare is not None and len(corpus) < 2 else corpus
-    return SentencePairs(masking, others, frozenset(stops))
+    second_texts = spare if spare is not None and len(corpus) < 2 else corpus
+    return SentencePairs(masking, second_texts, frozenset(sentence_ends))
 
 
 class Fill(EncoderTask):
@@ -172,7 +172,7 @@ class Fill(EncoderTask):
             return total
         pooled = model.pooled(batch.source, hidden)
         logits = model.require_head("next_sentence")(pooled)  # (pairs, 2)
-        losses = F.cross_entropy(logits, _classes(batch.labels), reduction="none")  # (pairs,)
+        losses = F.cross_entropy(logits, _pair_classes(batch.labels), reduction="none")  # (pairs,)
         return total + (losses * _masks_per_text(batch)).sum()
 
     def evaluate(
@@ -192,11 +192,11 @@ class Fill(EncoderTask):
         with evaluating(model):
             for rows_of_batch in plain_text.rows_to_score(self, rows).evaluation():
                 batch = rows_of_batch.to(model.device)
-                for name, value in _measure(model, batch).items():
+                for name, value in _sum_measures(model, batch).items():
                     sums[name] = sums.get(name, 0.0) + value
                 if on_progress is not None:
                     on_progress(batch.source.ids.numel())
-        mean = partial(_mean, sums)
+        mean = partial(_mean_of_sums, sums)
         scores = {"loss": mean("loss", "holes"), "accuracy": mean("right", "holes")}
         scores["perplexity"] = math.exp(min(scores["loss"], 700.0))
         if "pairs" in sums:
@@ -215,9 +215,8 @@ class Fill(EncoderTask):
         """Batches of masked texts, given as such or as ids, on which heads are measured."""
         masking = Masking(symbols_of(self.tokenizer))
         head_batches = []
-        for texts in in_batches(
-            plain_text.id_rows(self, model, items, self.max_text_tokens(model))
-        ):
+        id_rows = plain_text.id_rows(self, model, items, self.max_text_tokens(model))
+        for texts in in_batches(id_rows):
             rows = [np.array(self.tokenizer.template(ids)) for ids in texts]
             batch = masking.hide(rows, tuple(range(len(texts))), 0).to(model.device)
             loss = partial(_masked_loss, batch)
@@ -237,8 +236,8 @@ class Fill(EncoderTask):
             )
         [symbol] = self.tokenizer.tokens([mask])
         texts = list(items)
-        for written in MASKS:
-            texts = [text.replace(written, symbol) for text in texts]
+        for spelling in MASKS:
+            texts = [text.replace(spelling, symbol) for text in texts]
         encoded = self.tokenizer.read(texts, model.config.max_length, symbols=True)
         if not all(mask in text.values for text in encoded):
             raise InputError("fill", got="no mask in the text", expected=f"{MASKS[0]} for a word")
@@ -256,24 +255,24 @@ class Fill(EncoderTask):
                 positions = (batch.ids == mask).nonzero()[:, 0]
                 hidden = model.hidden(batch)[positions]  # (masks, dim)
                 logits = model.require_head("masked")(hidden)  # (masks, vocab)
-                words = iter(self._likeliest(logits.softmax(dim=1), top))
+                words = iter(self._most_probable_words(logits.softmax(dim=1), top))
                 for i in index:
                     fillings[i] = [next(words) for _ in range(encoded[i].values.count(mask))]
         return fillings
 
-    def _likeliest(self, probabilities: Tensor, count: int) -> list[list[Filling]]:
+    def _most_probable_words(self, probabilities: Tensor, count: int) -> list[list[Filling]]:
         """The `count` most probable words of each row of probabilities (rows, vocab)."""
 
         def word(token: int) -> str:
             return self.tokenizer.decode([token]).strip() or self.tokenizer.tokens([token])[0]
 
-        best, tokens = probabilities.topk(min(count, probabilities.shape[1]))
+        values, tokens = probabilities.topk(min(count, probabilities.shape[1]))
         return [
             [
                 Filling(word(token), probability)
-                for token, probability in zip(row, values, strict=True)
+                for token, probability in zip(row, probabilities_of_row, strict=True)
             ]
-            for row, values in zip(tokens.tolist(), best.tolist(), strict=True)
+            for row, probabilities_of_row in zip(tokens.tolist(), values.tolist(), strict=True)
         ]
 
 
@@ -283,7 +282,7 @@ def _masked_loss(batch: Batch[Ragged], model: Encoder) -> Tensor:
     return F.cross_entropy(logits, batch.known_targets, reduction="sum")
 
 
-def _measure(model: Encoder, batch: Batch[Ragged]) -> dict[str, float]:
+def _sum_measures(model: Encoder, batch: Batch[Ragged]) -> dict[str, float]:
     """Sums of losses and of right predictions over one batch, and their numbers of targets."""
     hidden = model.hidden(batch.source)
     logits = model.require_head("masked")(hidden[batch.target_positions])  # (holes, vocab)
@@ -295,14 +294,14 @@ def _measure(model: Encoder, batch: Batch[Ragged]) -> dict[str, float]:
     if batch.labels is not None:
         pooled = model.pooled(batch.source, hidden)
         logits = model.require_head("next_sentence")(pooled)  # (pairs, 2)
-        wanted = _classes(batch.labels)
-        sums["follows_loss"] = float(F.cross_entropy(logits, wanted, reduction="sum"))
-        sums["follows_right"] = float((logits.argmax(1) == wanted).sum())
+        pair_classes = _pair_classes(batch.labels)
+        sums["follows_loss"] = float(F.cross_entropy(logits, pair_classes, reduction="sum"))
+        sums["follows_right"] = float((logits.argmax(1) == pair_classes).sum())
         sums["pairs"] = float(batch.labels.numel())
     return sums
 
 
-def _classes(follows: Tensor) -> Tensor:
+def _pair_classes(follows: Tensor) -> Tensor:
     """The class of each pair, as in published BERT models: 0 if the second text follows, else 1."""
     return 1 - follows
 
@@ -311,9 +310,10 @@ def _masks_per_text(batch: Batch[Ragged]) -> Tensor:
     """The number of masked tokens in each sequence: (sequences,)."""
     lengths = batch.source.lengths
     ends = torch.tensor(lengths, device=batch.target_positions.device).cumsum(0)
-    which = torch.searchsorted(ends, batch.target_positions, right=True)
-    return torch.bincount(which, minlength=len(lengths))
+    text_of_mask = torch.searchsorted(ends, batch.target_positions, right=True)
+    return torch.bincount(text_of_mask, minlength=len(lengths))
 
 
-def _mean(sums: dict[str, float], total: str, count: str) -> float:
+def _mean_of_sums(sums: dict[str, float], total: str, count: str) -> float:
+    """The sum named `total` divided by the one named `count`; 0 if there is nothing to count."""
     return sums.get(total, 0.0) / max(1.0, sums.get(count, 0.0))

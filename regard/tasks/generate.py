@@ -34,18 +34,19 @@ from regard.tasks import plain_text
 from regard.tasks.base_task import Settings
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import WordAccuracy
-from regard.tasks.measures.report import Scoring, counted
+from regard.tasks.measures.report import Scoring, count_progress
 from regard.tasks.trace import Trace, trace_single_stack
 from regard.tasks.writing_task import WritingTask
 
 _WORD = re.compile(r"[^\W_][\w'’-]*")
+"""A word of a text whose next words are asked for in an evaluation."""
 WORDS_AT_ONCE = 16
 """Partial words per batch in the search for the next word."""
-BRANCHES = 64
+MAX_BRANCHES = 64
 """The search for the next word extends a partial word by this many of the most probable tokens."""
 TOKENS_OF_A_WORD = 32
 """The last n words of a text are looked for among its last 32·n tokens."""
-DROPPED_AT_CUT = 32
+TOKENS_DROPPED_AT_CUT = 32
 """Tokens dropped where a long text is cut: the first word may be cut off and tokenize otherwise."""
 LONGEST_WORD = 12
 """The maximal number of tokens of a suggested word."""
@@ -55,7 +56,7 @@ MAX_PARTIAL_WORDS = 4096
 """The maximal number of partial words that the model reads, to bound the search in any case."""
 SUGGESTED_WORDS = 300
 """The number of words in a text that an evaluation report asks for, each as the next word."""
-DOCUMENTS = 100
+MIN_DOCUMENTS = 100
 """A report asks for next words in at least this many documents, if there are so many."""
 
 _logger = logging.getLogger(__name__)
@@ -119,8 +120,8 @@ class Generate(WritingTask):
         if not scoring.suggest:
             return {}
         corpus = rows.corpus
-        on_progress = counted(scoring.on_progress, SUGGESTED_WORDS, "next words")
-        step = max(1, len(corpus) // DOCUMENTS)
+        on_progress = count_progress(scoring.on_progress, SUGGESTED_WORDS, "next words")
+        step = max(1, len(corpus) // MIN_DOCUMENTS)
         texts = [
             self.tokenizer.decode(corpus.document(i).tolist()) for i in range(0, len(corpus), step)
         ]
@@ -174,13 +175,13 @@ class Generate(WritingTask):
             config: Its `max_length` is the number of tokens to generate. A prompt that has to be
                 cut leaves positions for them, but keeps at least half of all positions.
         """
-        wanted, left = config.max_length or 1, longest - len(ids)
-        if left < 1:
-            read = max(1, longest - min(config.max_length or longest, longest // 2))
-            _warn_prompt_cut(read)
-            return ids[-read:]
-        if left < wanted:
-            _logger.warning("warning: only %d more tokens fit, not %d", left, wanted)
+        count, room = config.max_length or 1, longest - len(ids)
+        if room < 1:
+            kept_tokens = max(1, longest - min(config.max_length or longest, longest // 2))
+            _warn_prompt_cut(kept_tokens)
+            return ids[-kept_tokens:]
+        if room < count:
+            _logger.warning("warning: only %d more tokens fit, not %d", room, count)
         return ids
 
     def _last_tokens(self, text: str, count: int) -> list[int]:
@@ -192,8 +193,8 @@ class Generate(WritingTask):
         while characters < len(text):
             # The first word may be cut off and so tokenize otherwise: its tokens are dropped.
             ids = self.tokenizer.template(self.tokenizer.encode(text[-characters:]))
-            if len(ids) > count + DROPPED_AT_CUT:
-                return ids[DROPPED_AT_CUT:]
+            if len(ids) > count + TOKENS_DROPPED_AT_CUT:
+                return ids[TOKENS_DROPPED_AT_CUT:]
             characters *= 2
         return self.tokenizer.template(self.tokenizer.encode(text))
 
@@ -206,21 +207,21 @@ class Generate(WritingTask):
         if not size:
             return None
         if ngrams is None or ngrams.size != size:
-            known = "0" if ngrams is None else f"0 or {ngrams.size}"
+            allowed_sizes = "0" if ngrams is None else f"0 or {ngrams.size}"
             raise InputError(
                 "no_copy",
                 got=size,
-                expected=f"{known}, as this model was trained",
+                expected=f"{allowed_sizes}, as this model was trained",
                 fix=f"train it with decode.no_copy={size}: then it keeps the text's {size}-grams",
             )
 
-        def completes(ids: Sequence[int], token: int) -> bool:
+        def completes_copy(ids: Sequence[int], token: int) -> bool:
             last = [*ids[-TOKENS_OF_A_WORD * size :]]
-            return ngrams.copied(self.tokenizer.decode(last), self.tokenizer.decode([*last, token]))
+            return ngrams.copies(self.tokenizer.decode(last), self.tokenizer.decode([*last, token]))
 
-        return completes
+        return completes_copy
 
-    def written(self, ids: Sequence[int]) -> str:
+    def decode_output(self, ids: Sequence[int]) -> str:
         """Decodes the ids of a continuation to text."""
         return self.tokenizer.decode(ids)
 
@@ -247,9 +248,9 @@ class Generate(WritingTask):
         ]
         continuations: list[list[str]] = [[] for _ in encoded]
         for sample in range(samples):
-            drawn = config.model_copy(update={"seed": config.seed + sample})
+            sample_config = config.model_copy(update={"seed": config.seed + sample})
             for texts, outputs in zip(
-                continuations, self.outputs(model, prompts, drawn), strict=True
+                continuations, self.outputs(model, prompts, sample_config), strict=True
             ):
                 texts.append(outputs[0].text)
         return continuations
@@ -285,10 +286,10 @@ class Generate(WritingTask):
     @cached_property
     def _word_masks(self) -> tuple[Tensor, Tensor]:
         """Two masks (vocab,): tokens that can begin a word, and tokens that can continue one."""
-        written = [self.tokenizer.bytes_of(token) for token in range(self.tokenizer.vocab)]
-        texts = [piece.decode("utf-8", "replace") for piece in written]
-        begins = [text[:1] == " " and all(map(_inside_a_word, text[1:])) for text in texts]
-        goes_on = [bool(text) and all(map(_inside_a_word, text)) for text in texts]
+        token_bytes = [self.tokenizer.bytes_of(token) for token in range(self.tokenizer.vocab)]
+        texts = [piece.decode("utf-8", "replace") for piece in token_bytes]
+        begins = [text[:1] == " " and all(map(_is_word_letter, text[1:])) for text in texts]
+        goes_on = [bool(text) and all(map(_is_word_letter, text)) for text in texts]
         return torch.tensor(begins), torch.tensor(goes_on)
 
     def suggest(
@@ -309,18 +310,18 @@ class Generate(WritingTask):
         if not 1 <= top <= MAX_SUGGESTED:
             expected = f"1 to {MAX_SUGGESTED}"
             raise InputError("the number of words (--top)", got=top, expected=expected)
-        most = self._word_and_prompt_limits(model)[1] - 1
+        max_prompt_tokens = self._word_and_prompt_limits(model)[1] - 1
         for text in encoded:
-            if len(text.values) > most:
-                _warn_prompt_cut(most)
-        return [self.likeliest(model, text, top) for text in encoded]
+            if len(text.values) > max_prompt_tokens:
+                _warn_prompt_cut(max_prompt_tokens)
+        return [self.search_words(model, text, top) for text in encoded]
 
     def _word_and_prompt_limits(self, model: Decoder) -> tuple[int, int]:
         """The maximal number of tokens of a suggested word, and of the text before it."""
         word_limit = min(LONGEST_WORD, model.config.max_length // 2)
         return word_limit, max(2, model.config.max_length - word_limit)
 
-    def likeliest(self, model: Decoder, text: Encoded, count: int) -> list[Suggestion]:
+    def search_words(self, model: Decoder, text: Encoded, count: int) -> list[Suggestion]:
         """Computes the suggestions for one text, without checks and warnings.
 
         P(word) = P(its tokens) · P(the next token does not continue the word), summed over all
@@ -339,32 +340,33 @@ class Generate(WritingTask):
         if not text.item.strip():  # the first word of a text has no space before it
             begins = begins | goes_on
         words: dict[str, float] = {}
-        waiting: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+        queue: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
         with evaluating(model):
             state = model.start(None, 1, len(prompt) + word_limit)
             if prompt[:-1]:  # read once; the last token is read again with each partial word
                 model.read(Ragged.of([prompt[:-1]]).to(model.device), state)
             for _ in range(MAX_PARTIAL_WORDS // WORDS_AT_ONCE):
-                enough = sorted(words.values(), reverse=True)[count - 1 : count]
-                if not waiting or (enough and enough[0] >= math.exp(-waiting[0][0])):
+                # The probability of the `count`-th word, once there are so many.
+                nth_best = sorted(words.values(), reverse=True)[count - 1 : count]
+                if not queue or (nth_best and nth_best[0] >= math.exp(-queue[0][0])):
                     break
-                batch = [heapq.heappop(waiting) for _ in range(min(WORDS_AT_ONCE, len(waiting)))]
-                rows = _next(model, state, prompt[-1], [ids for _, ids in batch])
+                batch = [heapq.heappop(queue) for _ in range(min(WORDS_AT_ONCE, len(queue)))]
+                rows = _predict(model, state, prompt[-1], [ids for _, ids in batch])
                 check_finite(rows[:, 0].tolist())
                 for (cost, ids), log_probs in zip(batch, rows, strict=True):
                     word = self.tokenizer.decode(ids).strip()
                     if word:
-                        ends = float(log_probs[: len(goes_on)][~goes_on].exp().sum())
-                        words[word] = words.get(word, 0.0) + math.exp(-cost) * ends
+                        end_probability = float(log_probs[: len(goes_on)][~goes_on].exp().sum())
+                        words[word] = words.get(word, 0.0) + math.exp(-cost) * end_probability
                     allowed = goes_on if ids else begins
-                    for more, token in _likeliest(log_probs[: len(allowed)], allowed):
+                    for log_prob, token in _top_tokens(log_probs[: len(allowed)], allowed):
                         if len(ids) < word_limit:
-                            heapq.heappush(waiting, (cost - more, (*ids, token)))
+                            heapq.heappush(queue, (cost - log_prob, (*ids, token)))
         ranked = sorted(words.items(), key=lambda entry: -entry[1])[:count]
         return [Suggestion(word, probability) for word, probability in ranked]
 
 
-def _next(model: Decoder, state: KVCache, last: int, words: Sequence[tuple[int, ...]]) -> Tensor:
+def _predict(model: Decoder, state: KVCache, last: int, words: Sequence[tuple[int, ...]]) -> Tensor:
     """Log-probabilities of the next token after the prompt and each partial word.
 
     Args:
@@ -386,6 +388,7 @@ def _next(model: Decoder, state: KVCache, last: int, words: Sequence[tuple[int, 
 
 
 def _warn_prompt_cut(count: int) -> None:
+    """Logs that only the last `count` tokens of a prompt are read."""
     _logger.warning("warning: only the last %d tokens of the prompt are read", count)
 
 
@@ -394,21 +397,22 @@ def has_begin_token(tokenizer: Tokenizer) -> bool:
     return tokenizer.specials.begin is not None
 
 
-def _likeliest(log_probs: Tensor, allowed: Tensor) -> Iterator[tuple[float, int]]:
-    """Yields the most probable allowed tokens as (log-probability, token), at most `BRANCHES`.
+def _top_tokens(log_probs: Tensor, allowed: Tensor) -> Iterator[tuple[float, int]]:
+    """Yields the most probable allowed tokens as (log-probability, token), at most `MAX_BRANCHES`.
 
     Args:
         log_probs: (vocab,) Log-probabilities.
         allowed: (vocab,) True for allowed tokens.
     """
     possible = log_probs.masked_fill(~allowed, -math.inf)
-    values, tokens = possible.topk(min(BRANCHES, len(possible)))
+    values, tokens = possible.topk(min(MAX_BRANCHES, len(possible)))
     for value, token in zip(values.tolist(), tokens.tolist(), strict=True):
         if value > -math.inf:
             yield value, token
 
 
-def _inside_a_word(letter: str) -> bool:
+def _is_word_letter(letter: str) -> bool:
+    """Whether a character can be inside a word: a letter, digit, apostrophe or hyphen."""
     return letter.isalnum() or letter in "'’-_"
 
 
@@ -442,17 +446,17 @@ def word_accuracy(
             "the text", got="no word that follows another", expected="two or more words"
         )
     step = max(1, len(words_after_others) // words)
-    chosen = words_after_others[step // 2 :: step][:words]
+    selected_words = words_after_others[step // 2 :: step][:words]
     ranks = []
-    for text, start, word in chosen:
+    for text, start, word in selected_words:
         [beginning] = task.read_beginnings(model, [text[:start]])
-        suggested = [suggestion.word for suggestion in task.likeliest(model, beginning, top)]
+        suggested = [suggestion.word for suggestion in task.search_words(model, beginning, top)]
         ranks.append(suggested.index(word) if word in suggested else top)
         if on_progress is not None:
             on_progress(1)
     return WordAccuracy(
-        words=len(chosen),
+        words=len(selected_words),
         top=top,
-        right=100 * sum(rank < top for rank in ranks) / len(chosen),
-        first=100 * sum(rank == 0 for rank in ranks) / len(chosen),
+        right=100 * sum(rank < top for rank in ranks) / len(selected_words),
+        first=100 * sum(rank == 0 for rank in ranks) / len(selected_words),
     )

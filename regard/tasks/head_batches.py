@@ -68,23 +68,23 @@ def inputs_of(batch: Batch[Ragged]) -> tuple[Ragged, ...]:
 def of_texts(model: Any, texts: Input, loss: Callable[[Any], Tensor], targets: int) -> HeadBatch:
     """Wraps texts or images for a model of a single stack, with a loss and its target count."""
     layout = model.embeds()[0].layout(texts)
-    both = layout.lengths, layout.lengths
+    pair = layout.lengths, layout.lengths  # of queries and of keys
     read = partial(model.hidden, texts)
     if layout.grid is None:
-        return HeadBatch(read, loss, targets, lambda _: both)
+        return HeadBatch(read, loss, targets, lambda _: pair)
 
     def spread(layer: str, weights: Tensor) -> Tensor:
         windows = model.encoder.windows(layout, int(layer.split(".")[1]))
         return weights if windows is None else windows.spread(weights)
 
     patch = model.config.patch
-    return HeadBatch(read, loss, targets, lambda _: both, layout.grid, layout.prefix, patch, spread)
+    return HeadBatch(read, loss, targets, lambda _: pair, layout.grid, layout.prefix, patch, spread)
 
 
 def batch_of_ids(texts: Sequence[Sequence[int]]) -> Batch[Ragged]:
     """A batch for next-token prediction: texts without their last token, and the next tokens."""
-    wanted = Ragged.of([ids[1:] for ids in texts])
-    return Batch(Ragged.of([ids[:-1] for ids in texts]), wanted, tuple(range(len(texts))))
+    next_tokens = Ragged.of([ids[1:] for ids in texts])
+    return Batch(Ragged.of([ids[:-1] for ids in texts]), next_tokens, tuple(range(len(texts))))
 
 
 def in_batches(texts: Sequence[T]) -> list[Sequence[T]]:

@@ -32,12 +32,12 @@ NO_SYMBOL = -1
 
 def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
     """The logits of the model for ids; see `Pipeline.logits`."""
-    both = model.config.has_target
-    if both == (target_ids is None):
-        expected = "source and target ids" if both else "the ids of one text"
-        raise InputError("logits", got="one" if both else "two", expected=expected)
-    rows, back = rows_of(ids if not both else target_ids, None if both else mask)
-    sources = rows_of(ids, mask)[0] if both else None
+    has_target = model.config.has_target
+    if has_target == (target_ids is None):
+        expected = "source and target ids" if has_target else "the ids of one text"
+        raise InputError("logits", got="one" if has_target else "two", expected=expected)
+    rows, restore = rows_of(ids if not has_target else target_ids, None if has_target else mask)
+    sources = rows_of(ids, mask)[0] if has_target else None
     for row in rows:
         check_ids(row, model, side=-1)
     for row in sources or ():
@@ -48,27 +48,27 @@ def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
                 raise InputError("logits", got=f"{len(rows)} targets", expected=len(sources))
             logits = model(Ragged.of(sources).to(model.device), Ragged.of(rows).to(model.device))
         else:
-            logits = _head(model)(Ragged.of(rows).to(model.device))
+            logits = _logits_function(model)(Ragged.of(rows).to(model.device))
     logits = logits.to(getattr(ids, "device", "cpu"))  # the device of the given ids
     if getattr(model.config, "classes", ()):  # one row per text, not per token
         return logits[0] if is_ids(ids) else logits
-    return back(list(torch.split(logits, [len(row) for row in rows])))
+    return restore(list(torch.split(logits, [len(row) for row in rows])))
 
 
 def logits_of_input(model: Any, source: Input) -> Tensor:
-    """The logits of each example of an input that is no token ids: (examples, classes)."""
+    """The logits of each example of an input other than token ids: (examples, classes)."""
     with evaluating(model):
         logits: Tensor = model.classify(source.to(model.device))
     return logits.cpu()
 
 
-def _head(model: Any) -> Callable[[Ragged], Tensor]:
+def _logits_function(model: Any) -> Callable[[Ragged], Tensor]:
     """The function that computes a model's logits: of classes, tags, spans, or the vocabulary."""
     heads = {"classes": "classify", "tags": "tag", "spans": "answer"}
-    has = [
+    methods = [
         getattr(model, method) for head, method in heads.items() if getattr(model.config, head, ())
     ]
-    return next(iter(has), model)
+    return next(iter(methods), model)
 
 
 def embed_ids(model: Model, ids: Any, *, pool: str, normalise: bool) -> Tensor:
@@ -104,17 +104,18 @@ def rows_of(ids: Any, mask: Any) -> tuple[list[list[int]], Callable[[list[Tensor
             mask = torch.as_tensor(mask)[None] if is_single else mask
         except (ValueError, TypeError):
             raise InputError("mask", got="texts of different lengths", expected="none") from None
-        real = torch.ones_like(ids) if mask is None else torch.as_tensor(mask)
-        if real.shape != ids.shape:
-            raise InputError("mask", got=tuple(real.shape), expected=tuple(ids.shape))
-        rows = [row[keep].tolist() for row, keep in zip(ids, real.bool(), strict=True)]
+        is_token = torch.ones_like(ids) if mask is None else torch.as_tensor(mask)
+        if is_token.shape != ids.shape:
+            raise InputError("mask", got=tuple(is_token.shape), expected=tuple(ids.shape))
+        rows = [row[keep].tolist() for row, keep in zip(ids, is_token.bool(), strict=True)]
 
-        def back(results: list[Tensor]) -> Tensor:
+        def restore(results: list[Tensor]) -> Tensor:
+            """Results of all texts, each (tokens, ...), as one tensor (batch, length, ...)."""
             out = results[0].new_zeros(*ids.shape, *results[0].shape[1:])
-            out[real.bool()] = torch.cat(results)
+            out[is_token.bool()] = torch.cat(results)
             return out[0] if is_single else out
 
-        return rows, back
+        return rows, restore
     if is_ids(ids):
         return [list(map(int, ids))], lambda results: results[0]
     return [list(map(int, row)) for row in ids], lambda results: results
@@ -135,9 +136,9 @@ def check_ids(ids: Ids, model: Model, side: int = 0) -> None:
     longest, vocab = model.config.bound or sys.maxsize, [*model.vocabularies().values()][side]
     if not 0 < len(ids) <= longest:
         raise InputError("ids", got=f"{len(ids)} of them", expected=f"1 to {longest}")
-    wrong = [token for token in ids if not 0 <= token < vocab]
-    if wrong:
-        raise InputError("ids", got=wrong[0], expected=f"0 to {vocab - 1}")
+    unknown_ids = [token for token in ids if not 0 <= token < vocab]
+    if unknown_ids:
+        raise InputError("ids", got=unknown_ids[0], expected=f"0 to {vocab - 1}")
 
 
 def check_roles(config: DecodeConfig, model: Model) -> None:
@@ -168,25 +169,25 @@ def generate_ids(
         check_ids(row, model)
     if model.config.shape == "encoder":
         raise InputError("generate", got="an encoder", expected="a model that generates text")
-    both = model.config.has_target
-    symbols = _symbols(vocabulary, begins=both)
-    if both and symbols.with_overrides(config).begin == NO_SYMBOL:
+    has_target = model.config.has_target
+    symbols = _decoding_symbols(vocabulary, begins=has_target)
+    if has_target and symbols.with_overrides(config).begin == NO_SYMBOL:
         fix = "give one: begin=0, or add a tokenizer"
         raise InputError("generate", got="no id to begin with", fix=fix)
     with evaluating(model):
         n_best = decode(
             model,
-            Ragged.of(rows) if both else None,
+            Ragged.of(rows) if has_target else None,
             symbols,
             config,
-            prompts=None if both else rows,
+            prompts=None if has_target else rows,
             max_lengths=max_lengths(map(len, rows)),
             limit=model.config.bound,
         )
     return [list(best.ids) for best, *_ in n_best]
 
 
-def _symbols(vocabulary: Vocabulary | None, *, begins: bool) -> Symbols:
+def _decoding_symbols(vocabulary: Vocabulary | None, *, begins: bool) -> Symbols:
     """The special tokens of decoding; a decoder that continues a prompt needs no begin symbol."""
     if vocabulary is None:
         # The padding is only fed to rows that have ended, so any token will do.

@@ -104,14 +104,15 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
         longest = self.options.longest
         if train and longest is None:
             raise ValueError("training needs to know how much the model can read: options.longest")
-        self.train = self._encoded(train, labels, longest or 0)
+        self.train = self._encode_rows(train, labels, longest or 0)
 
-    def _encoded(
+    def _encode_rows(
         self, examples: Sequence[Example], labels: Sequence[str], longest: int
     ) -> LabelledRows:
         """Encodes training examples to rows, block by block."""
 
         def columns(block: list[Example]) -> tuple[list[list[int]], ...]:
+            """The ids, token types and targets of the rows of some examples."""
             rows = self.rows(block, labels, longest)
             return (
                 [row.ids for row in rows],
@@ -120,6 +121,7 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
             )
 
         def depends_on() -> dict[str, Any]:
+            """All that the rows depend on besides the examples: the key of their cache."""
             settings = replace(self.options, batch_tokens=0, smoothing=0.0, seed=0)
             return {
                 "task": self.form,
@@ -128,12 +130,12 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
                 "vocabulary": self.vocabulary.to_json(),
             }
 
-        kinds = {
+        dtypes = {
             "ids": id_type(self.tokenizer.vocab),
             "types": np.dtype(np.uint8),
             "targets": np.dtype(np.int32),
         }
-        return LabelledRows(*encode(examples, columns, kinds, depends_on))
+        return LabelledRows(*encode(examples, columns, dtypes, depends_on))
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
@@ -173,7 +175,7 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
         )
         labels = completed.classes or completed.tags
         task = cls(vocabulary, splits.train, splits.valid, labels=labels, options=options)
-        seen = Seen.of("examples", _keys(splits.train), len(splits.train))
+        seen = Seen.of("examples", _example_keys(splits.train), len(splits.train))
         return Prepared(vocabulary, task, splits.checksums, completed, seen)
 
     @classmethod
@@ -188,9 +190,9 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
     @classmethod
     def complete_config(cls, task: str, config: ModelConfig, before: ModelConfig) -> ModelConfig:
         """The config of a resumed run, with its head and its labels."""
-        kinds = [key for key in LABEL_KEYS if key in config.HEADS]
-        names = {key: getattr(config, key) or getattr(before, key, ()) for key in kinds}
-        return with_task_head(task, config.model_copy(update=names))
+        label_keys = [key for key in LABEL_KEYS if key in config.HEADS]
+        labels = {key: getattr(config, key) or getattr(before, key, ()) for key in label_keys}
+        return with_task_head(task, config.model_copy(update=labels))
 
     def rows(
         self, examples: Sequence[Example], labels: Sequence[str], longest: int
@@ -226,7 +228,7 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
 
     def keys(self, examples: Any, seen: Seen) -> Iterator[Keys] | None:
         """The keys of the texts of each example, without their labels."""
-        return _keys(examples) if seen.unit == "examples" else None
+        return _example_keys(examples) if seen.unit == "examples" else None
 
     def read(self, model: Any, items: Sequence[Any], **_: Any) -> list[Encoded]:
         """Reads texts, truncated to at most the length used in training."""
@@ -277,26 +279,26 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
             got = f"{selection.model} without data"
             raise InputError(selection.verb, got=got, expected=self.file_option)
         splits = self.load(data)
-        known = {"train": splits.train, "valid": splits.valid, **splits.tests}
+        sets_by_name = {"train": splits.train, "valid": splits.valid, **splits.tests}
         names = [selection.split] if selection.split else [*splits.tests] or ["valid"]
-        if names[0] not in known:
-            raise InputError("--split", got=names[0], expected=f"one of {', '.join(known)}")
-        return {name: known[name] for name in names}
+        if names[0] not in sets_by_name:
+            raise InputError("--split", got=names[0], expected=f"one of {', '.join(sets_by_name)}")
+        return {name: sets_by_name[name] for name in names}
 
     def report(self, model: Any, sets: Mapping[str, Any], scoring: Scoring) -> LabelledReport:
         """Scores each set of examples."""
         measures, unknown = {}, {}
-        whole, before = max(1, sum(map(len, sets.values()))), 0
+        total, done = max(1, sum(map(len, sets.values()))), 0
 
         def on_progress(name: str, share: float) -> None:
-            scoring.on_progress((before + share * len(sets[name])) / whole, name)
+            scoring.on_progress((done + share * len(sets[name])) / total, name)
 
         for name, examples in sets.items():
             on_progress(name, 0.0)
             measured = self.measure(model, examples, partial(on_progress, name))
-            measures[name], before = (len(examples), measured), before + len(examples)
-            if (lost := self.unknown(examples)) is not None:
-                unknown[name] = lost
+            measures[name], done = (len(examples), measured), done + len(examples)
+            if (unknown_words := self.unknown(examples)) is not None:
+                unknown[name] = unknown_words
         return LabelledReport(measures, unknown)
 
     def head_batches(self, model: Any, examples: Any) -> list[HeadBatch]:
@@ -305,11 +307,12 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
             raise InputError("heads", got=kind_of(examples), expected="examples with labels")
         batches = (batch.to(model.device) for batch in self.labelled_batches(model, examples))
         return [
-            of_texts(model, batch.source, partial(self._loss, batch), self.targets(batch))
+            of_texts(model, batch.source, partial(self._loss_of_model, batch), self.targets(batch))
             for batch in batches
         ]
 
-    def _loss(self, batch: Batch[Any], model: Any) -> Tensor:
+    def _loss_of_model(self, batch: Batch[Any], model: Any) -> Tensor:
+        """`loss` with the model last, so that the batch can be bound with `partial`."""
         return self.loss(model, batch)
 
     def evaluate(self, model: Any) -> dict[str, float]:
@@ -317,7 +320,8 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
         return self.measure(model, self.valid).overall
 
 
-def _keys(examples: Iterable[Any]) -> Iterator[Keys]:
+def _example_keys(examples: Iterable[Any]) -> Iterator[Keys]:
+    """Yields the keys of the texts of each example, by which it is found in training data."""
     return keys_of_texts(example.texts for example in examples)
 
 
@@ -333,11 +337,11 @@ def with_task_head(task: str, config: Any) -> Any:
     transformers uses: tanh for models with token types, else ReLU. Tags and answers are computed
     from every token, so the pooler is removed. Models of other families have no pooler.
     """
-    needed = TASKS[task].head
+    head_key = TASKS[task].head
     heads: dict[str, Any] = {head: () if head in LABEL_KEYS else False for head in config.HEADS}
-    heads[needed] = getattr(config, needed) if needed in LABEL_KEYS else True
+    heads[head_key] = getattr(config, head_key) if head_key in LABEL_KEYS else True
     pooler = getattr(config, "pooler", None)
-    if pooler is not None and needed != "classes":
+    if pooler is not None and head_key != "classes":
         heads["pooler"] = "none"
     elif pooler == "none":
         heads["pooler"] = "tanh" if config.token_types else "relu"
@@ -355,8 +359,8 @@ def logits_loss(logits: Tensor, batch: Batch[Any], smoothing: float) -> Tensor:
     Of examples that are mixed, the target is the mixture q of their classes: -Σ q' log p, with the
     smoothed q' = (1 - ε) q + ε / classes.
     """
-    wanted = batch.targets.ids if batch.shares is None else batch.shares
-    return F.cross_entropy(logits, wanted, reduction="sum", label_smoothing=smoothing)
+    targets = batch.targets.ids if batch.shares is None else batch.shares
+    return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
 
 
 def label_indices(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
@@ -368,8 +372,8 @@ def label_indices(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
     indices = {label: index for index, label in enumerate(labels)}
     for label in wanted:
         if label not in indices:
-            known = ", ".join(labels[:10]) + (", …" if len(labels) > 10 else "")
+            label_names = ", ".join(labels[:10]) + (", …" if len(labels) > 10 else "")
             raise InputError(
-                "the data has a label that the model does not have", got=label, expected=known
+                "the data has a label that the model does not have", got=label, expected=label_names
             )
     return [indices[label] for label in wanted]

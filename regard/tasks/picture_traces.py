@@ -25,12 +25,12 @@ def classifier(model: ImageEncoder, source: Dense, edits: Sequence[Edit] = ()) -
         edits: Changes of the model, such as heads that are removed.
     """
 
-    def shares(images: Tensor) -> Tensor:
+    def probabilities(images: Tensor) -> Tensor:
         with evaluating(model):
-            read = Dense(images.to(model.device))
-            return model.classify(read, Tap(edits=edits) if edits else None).softmax(1).cpu()
+            inputs = Dense(images.to(model.device))
+            return model.classify(inputs, Tap(edits=edits) if edits else None).softmax(1).cpu()
 
-    return Classified(source.values[0].cpu(), model.config.classes, shares)
+    return Classified(source.values[0].cpu(), model.config.classes, probabilities)
 
 
 def image_grid(

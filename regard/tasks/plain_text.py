@@ -36,13 +36,14 @@ from regard.runtime.files import cache_folder
 from regard.tasks.base_task import Prepared, Settings, spread
 from regard.tasks.ids import check_ids
 from regard.tasks.measures.plain_text import TextReport
-from regard.tasks.measures.report import Scoring, Selection, counted
+from regard.tasks.measures.report import Scoring, Selection, count_progress
 
 KINDS_OF_ROWS: dict[str, type[Packed] | type[Stream]] = {"packed": Packed, "stream": Stream}
 MakeRows = partial[Packed] | partial[Stream]
 """Cuts a corpus into rows of a given length."""
 EncodeStart = Callable[[str, int], list[int]]
-LARGE = 2**25
+"""Encodes a text to at most so many ids."""
+MIN_PROGRESS_BYTES = 2**25
 """Bytes of text from which on the progress is shown while it is read."""
 HEAD_TEXT_TOKENS = 64
 """The number of tokens in a piece of text on which heads are measured."""
@@ -61,20 +62,20 @@ def prepare(task_class: Any, settings: Settings, vocabulary: Vocabulary | None =
     if data.example_type != "text":
         expected = f"text or python, for task: {settings.task}"
         raise InputError("data.kind", got=data.kind, expected=expected)
-    text, valid = _documents(data)
+    train_text, valid_text = _train_and_valid_text(data)
     if vocabulary is None:
-        held_out = 0.0 if valid else data.held_out
-        with _showing(text, "sampled for the vocabulary") as show:
-            sample = survey(text, held_out=held_out, seed=data.seed, progress=show).texts
+        held_out = 0.0 if valid_text else data.held_out
+        with _progress_of_text(train_text, "sampled for the vocabulary") as show:
+            sample = survey(train_text, held_out=held_out, seed=data.seed, progress=show).texts
         vocabulary = learn_plain(sample, settings.tokens, task_class.around)
     if size := settings.decode.no_copy:  # also where a pretrained model has those of its text
-        vocabulary = replace(vocabulary, ngrams=Ngrams.of(text.pieces(Counter()), size))
+        vocabulary = replace(vocabulary, ngrams=Ngrams.of(train_text.pieces(Counter()), size))
     task = task_class(vocabulary, smoothing=settings.train.label_smoothing)
-    train, aside = _corpora(task, data, text, valid)
+    train, valid = _encode_corpora(task, data, train_text, valid_text)
     make = _row_maker(settings)
-    task.train, task.valid = (task.rows(settings, corpus, make, train) for corpus in (train, aside))
+    task.train, task.valid = (task.rows(settings, corpus, make, train) for corpus in (train, valid))
     seen = seen_text(train, vocabulary.source.bytes_of)
-    return Prepared(vocabulary, task, train.checksums | aside.checksums, seen=seen)
+    return Prepared(vocabulary, task, train.checksums | valid.checksums, seen=seen)
 
 
 def training_batches(task: Any, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
@@ -98,7 +99,7 @@ def rows_to_score(task: Any, rows: BatchedCorpus | None) -> BatchedCorpus:
 
 def examples(task: Any, settings: Settings, selection: Selection) -> dict[str, BatchedCorpus]:
     """The rows of the selected files, or of the held-out text; there are no other splits."""
-    train, corpus = chosen_text(task, settings, selection)
+    train, corpus = selected_corpora(task, settings, selection)
     budget = task.file_batch_tokens or settings.train.batch_tokens
     make = partial(Packed, batch_tokens=budget) if selection.files else _row_maker(settings)
     return {selection.files or "held out": task.rows(settings, corpus, make, train)}
@@ -129,24 +130,24 @@ def report(task: Any, model: Any, sets: Mapping[str, Any], scoring: Scoring) -> 
     """
     [(name, rows)] = sets.items()
     corpus, tokenizer = rows.corpus, task.tokenizer
-    scores = task.evaluate(model, rows, counted(scoring.on_progress, corpus.tokens, "loss"))
+    scores = task.evaluate(model, rows, count_progress(scoring.on_progress, corpus.tokens, "loss"))
     unknown = None if tokenizer.has_all_bytes else tokenizer.specials.unknown
-    lost = sum(int((corpus.document(i) == unknown).sum()) for i in range(len(corpus)))
-    share = None if unknown is None else lost / max(1, corpus.tokens)
+    unknown_tokens = sum(int((corpus.document(i) == unknown).sum()) for i in range(len(corpus)))
+    share = None if unknown is None else unknown_tokens / max(1, corpus.tokens)
     report = TextReport(name, corpus.tokens, scores["loss"], scores["perplexity"], unknown=share)
     if scoring.on_headline is not None:
         scoring.on_headline(report.headline())
     return replace(report, **task.details(model, rows, scores, scoring))
 
 
-def _encoded(task: Any, text: Text) -> Corpus:
+def _encode_text(task: Any, text: Text) -> Corpus:
     """Encodes a text to the ids that a task learns from, through a cache on disk."""
     cache, begins = cache_folder() / "text", task.begins
-    with _showing(text, "encoded") as show:
+    with _progress_of_text(text, "encoded") as show:
         return encode(text, task.tokenizer, cache, begin=begins, progress=show)
 
 
-def _corpora(task: Any, data: Any, text: Text, valid: Text | None) -> tuple[Corpus, Corpus]:
+def _encode_corpora(task: Any, data: Any, text: Text, valid: Text | None) -> tuple[Corpus, Corpus]:
     """Encodes the training and the validation text of a recipe.
 
     Args:
@@ -155,13 +156,13 @@ def _corpora(task: Any, data: Any, text: Text, valid: Text | None) -> tuple[Corp
         text: The training text.
         valid: The validation text; None: a part of the training text is held out.
     """
-    corpus = _encoded(task, text)
+    corpus = _encode_text(task, text)
     if valid is None:
         return corpus.split(data.held_out, data.seed)
-    return corpus, _encoded(task, valid)
+    return corpus, _encode_text(task, valid)
 
 
-def chosen_text(task: Any, settings: Settings, selection: Selection) -> tuple[Corpus, Corpus]:
+def selected_corpora(task: Any, settings: Settings, selection: Selection) -> tuple[Corpus, Corpus]:
     """Encodes the selected text, as (training, evaluation) text.
 
     If files are selected, their text is returned as both.
@@ -169,7 +170,7 @@ def chosen_text(task: Any, settings: Settings, selection: Selection) -> tuple[Co
     if selection.files:
         names = tuple(name.strip() for name in selection.files.split(","))
         columns = selection.columns_for(settings.data)
-        corpus = _encoded(task, TextFiles(find_files(names), columns=columns))
+        corpus = _encode_text(task, TextFiles(find_files(names), columns=columns))
         return corpus, corpus
     if settings.data.example_type != "text":
         got = "a model without text of its own"
@@ -181,7 +182,7 @@ def chosen_text(task: Any, settings: Settings, selection: Selection) -> tuple[Co
                 got=f"no file {name} here",
                 fix="give other text with --data FILE, or run the command where that file is",
             )
-    return _corpora(task, settings.data, *_documents(settings.data))
+    return _encode_corpora(task, settings.data, *_train_and_valid_text(settings.data))
 
 
 def pieces(task: Any, settings: Settings, selection: Selection, count: int) -> list[list[int]]:
@@ -189,7 +190,7 @@ def pieces(task: Any, settings: Settings, selection: Selection, count: int) -> l
     if selection.split is not None:
         got, expected = "a model of plain text", "--data FILES, or what was held out"
         raise InputError("--split", got=got, expected=expected)
-    _, corpus = chosen_text(task, settings, selection)
+    _, corpus = selected_corpora(task, settings, selection)
     length = min(HEAD_TEXT_TOKENS, settings.model.max_length - task.symbols_around)
     starts = [
         (number, start)
@@ -197,14 +198,14 @@ def pieces(task: Any, settings: Settings, selection: Selection, count: int) -> l
         for start in range(0, len(corpus.document(number)) - 1, length)
     ]
     count = min(count, len(starts))
-    chosen = [starts[i * len(starts) // count] for i in range(count)]
+    places = [starts[i * len(starts) // count] for i in range(count)]
     return [
-        corpus.document(number)[start : start + length + 1].tolist() for number, start in chosen
+        corpus.document(number)[start : start + length + 1].tolist() for number, start in places
     ]
 
 
 def id_rows(
-    task: Any, model: Any, items: Any, most: int, encode_start: EncodeStart | None = None
+    task: Any, model: Any, items: Any, max_ids: int, encode_start: EncodeStart | None = None
 ) -> list[list[int]]:
     """Converts texts or token ids to rows of ids on which heads are measured.
 
@@ -212,15 +213,15 @@ def id_rows(
         task: The task of the model.
         model: The model that reads the rows.
         items: A text, the ids of a text, or a sequence of either.
-        most: The maximal number of ids in a row. Rows of less than two ids are dropped.
-        encode_start: Encodes a text to at most `most` ids; by default its first ones.
+        max_ids: The maximal number of ids in a row. Rows of less than two ids are dropped.
+        encode_start: Encodes a text to at most `max_ids` ids; by default its first ones.
     """
-    encode_text = encode_start or (lambda text, most: task.tokenizer.encode(text)[:most])
-    several: Sequence[Any] = [items] if isinstance(items, str) or is_ids(items) else items
-    TextReader.check("heads", several, is_ids)
-    rows = [item if is_ids(item) else encode_text(item, most) for item in several]
-    rows = [list(row[:most]) for row in rows if len(row) > 1]
-    for row in rows:
+    encode_text = encode_start or (lambda text, max_ids: task.tokenizer.encode(text)[:max_ids])
+    texts: Sequence[Any] = [items] if isinstance(items, str) or is_ids(items) else items
+    TextReader.check("heads", texts, is_ids)
+    rows = [item if is_ids(item) else encode_text(item, max_ids) for item in texts]
+    rows = [list(row[:max_ids]) for row in rows if len(row) > 1]
+    for row in rows:  # one token more than the model reads: inputs and next tokens
         check_ids(row[1:], model)
         check_ids(row[:1], model)
     if not rows:
@@ -229,15 +230,15 @@ def id_rows(
 
 
 @contextmanager
-def _showing(text: Text, what: str) -> Iterator[Callable[[int], None]]:
+def _progress_of_text(text: Text, what: str) -> Iterator[Callable[[int], None]]:
     """Yields a function that shows how many characters of large files are done."""
     size = sum(map(text_size, getattr(text, "files", ())))
-    with progress(size, quiet=size < LARGE) as bar:
+    with progress(size, quiet=size < MIN_PROGRESS_BYTES) as bar:
         yield lambda done: bar.update_to(done, f"{done / 1e6:,.0f} million characters {what}")
 
 
 def _row_maker(settings: Settings) -> MakeRows:
-    """How a recipe's text is cut into rows."""
+    """The function that cuts a corpus into rows as a recipe says: `data.rows`."""
     return partial(
         KINDS_OF_ROWS[settings.data.rows],
         batch_tokens=settings.train.batch_tokens,
@@ -245,7 +246,7 @@ def _row_maker(settings: Settings) -> MakeRows:
     )
 
 
-def _documents(data: Any) -> tuple[Text, Text | None]:
+def _train_and_valid_text(data: Any) -> tuple[Text, Text | None]:
     """The documents of the training text, and of the validation text if the recipe names one."""
     if data.kind == "python":
         return PythonText(), None

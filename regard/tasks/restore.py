@@ -33,7 +33,7 @@ from regard.tasks import plain_text
 from regard.tasks.base_task import Settings
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import SpanAccuracy
-from regard.tasks.measures.report import Scoring, counted
+from regard.tasks.measures.report import Scoring, count_progress
 from regard.tasks.writing_task import Output, WritingTask, check_length
 
 HOLES = ("[MASK]", "<mask>", "___")
@@ -162,16 +162,16 @@ class Restore(WritingTask):
             for batch in plain_text.rows_to_score(self, rows).evaluation()
             for pair in zip(*map(Ragged.split, batch.sides), strict=True)
         ]
-        chosen = pairs[:: -(-len(pairs) // texts)]
+        selected_pairs = pairs[:: -(-len(pairs) // texts)]
         spans = right = 0
-        sources = [source for source, _ in chosen]
+        sources = [source for source, _ in selected_pairs]
         outputs = self.outputs(model, sources, config, on_progress=on_progress)
-        for (_, target), [best, *_] in zip(chosen, outputs, strict=True):
-            restored = self._spans(best.hypothesis.ids)
-            cut = self._spans(target[1:])  # without the begin symbol
-            spans += len(cut)
-            right += sum(restored.get(hole) == span for hole, span in cut.items())
-        return SpanAccuracy(len(chosen), spans, 100 * right / max(1, spans))
+        for (_, target), [best, *_] in zip(selected_pairs, outputs, strict=True):
+            predicted_spans = self._spans_by_sentinel(best.hypothesis.ids)
+            expected_spans = self._spans_by_sentinel(target[1:])  # without the begin symbol
+            spans += len(expected_spans)
+            right += sum(predicted_spans.get(hole) == span for hole, span in expected_spans.items())
+        return SpanAccuracy(len(selected_pairs), spans, 100 * right / max(1, spans))
 
     def details(
         self,
@@ -182,7 +182,7 @@ class Restore(WritingTask):
     ) -> dict[str, Any]:
         """The accuracy of restored spans."""
         del scores
-        on_progress = counted(scoring.on_progress, MAX_RESTORED_TEXTS, "spans")
+        on_progress = count_progress(scoring.on_progress, MAX_RESTORED_TEXTS, "spans")
         accuracy = self.accuracy(
             model, scoring.decode, rows, texts=MAX_RESTORED_TEXTS, on_progress=on_progress
         )
@@ -215,9 +215,9 @@ class Restore(WritingTask):
     def _with_sentinels(self, text: str) -> str:
         """A text with a sentinel in place of each of `HOLES`."""
         names = self.tokenizer.tokens(self.sentinels)
-        free = (name for name in names if name not in text)
+        unused = (name for name in names if name not in text)
         for hole in HOLES:
-            while hole in text and (name := next(free, None)) is not None:
+            while hole in text and (name := next(unused, None)) is not None:
                 text = text.replace(hole, name, 1)
         return text
 
@@ -247,19 +247,19 @@ class Restore(WritingTask):
             )
         outputs = self.predict(model, encoded, config)
         return [
-            self.restored(text.values, best)
+            self.fill_holes(text.values, best)
             for text, (best, *_) in zip(encoded, outputs, strict=True)
         ]
 
-    def restored(self, ids: Sequence[int], output: Output) -> Restored:
+    def fill_holes(self, ids: Sequence[int], output: Output) -> Restored:
         """Replaces the holes of a text, given as ids, by the spans of an output."""
-        spans = self._spans(output.hypothesis.ids)
-        whole = [token for shown in ids for token in spans.get(shown, [shown])]
+        spans = self._spans_by_sentinel(output.hypothesis.ids)
+        filled = [new for token in ids for new in spans.get(token, [token])]
         holes = [token for token in ids if token in self.sentinels]
-        texts = tuple(self._decoded(spans.get(hole, [])) for hole in holes)
-        return Restored(self._decoded(whole), texts)
+        texts = tuple(self._decode_stripped(spans.get(hole, [])) for hole in holes)
+        return Restored(self._decode_stripped(filled), texts)
 
-    def _spans(self, ids: Sequence[int]) -> dict[int, list[int]]:
+    def _spans_by_sentinel(self, ids: Sequence[int]) -> dict[int, list[int]]:
         """The ids after each sentinel, by sentinel; if one occurs twice, the first counts."""
         spans: dict[int, list[int]] = {}
         current: list[int] = []
@@ -271,13 +271,14 @@ class Restore(WritingTask):
                 current.append(token)
         return spans
 
-    def _decoded(self, ids: Sequence[int]) -> str:
+    def _decode_stripped(self, ids: Sequence[int]) -> str:
+        """Decodes ids to text without spaces at its ends."""
         return self.tokenizer.decode(ids).strip()
 
-    def written(self, ids: Sequence[int]) -> str:
+    def decode_output(self, ids: Sequence[int]) -> str:
         """Decodes the ids of an output to text, with its sentinels."""
         first = next((i for i, token in enumerate(ids) if token in self.sentinels), len(ids))
-        parts = [self._decoded(ids[:first])]
-        for token, span in self._spans(ids[first:]).items():
-            parts += [self.tokenizer.symbol(token), self._decoded(span)]
+        parts = [self._decode_stripped(ids[:first])]
+        for token, span in self._spans_by_sentinel(ids[first:]).items():
+            parts += [self.tokenizer.symbol(token), self._decode_stripped(span)]
         return " ".join(filter(None, parts))

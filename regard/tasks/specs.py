@@ -143,10 +143,10 @@ def verbs_of(
         config: The model's config.
         vocabulary: The model's tokenizers; None if it has none.
     """
-    seen = set[str]()
+    yielded = set[str]()
     for name in (task, *TASKS):
         if name == task or TASKS[name].can_be_done_by(config, vocabulary):
             for verb in TASKS[name].verbs:
-                if verb.name not in seen:
+                if verb.name not in yielded:
                     yield verb.name, name
-                seen.add(verb.name)
+                yielded.add(verb.name)

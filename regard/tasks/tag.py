@@ -96,7 +96,7 @@ class Tag(LabelledTask[TaggedWords]):
 
     def sentence(self, item: str | Sequence[str]) -> Sentence:
         """Reads a text, which is split into words, or a list of words."""
-        text, words = (item, words_in(item)) if isinstance(item, str) else joined(item)
+        text, words = (item, words_in(item)) if isinstance(item, str) else join_words(item)
         ids, spans = self.tokenizer.spans(text)
         return Sentence(item, ids, text=text, words=words, spans=spans)
 
@@ -124,20 +124,20 @@ class Tag(LabelledTask[TaggedWords]):
             longest: The maximal number of tokens that the model can read.
         """
         ids = sentence.values
-        wanted = [NO_TAG] * len(ids)
+        token_targets = [NO_TAG] * len(ids)
         for word, token in enumerate(first_pieces(sentence.words, sentence.spans)):
             if token is not None:
-                wanted[token] = values[word]
+                token_targets[token] = values[word]
         around = self.tokenizer.template([NO_TAG])
         before = around.index(NO_TAG)
         size = self.max_row_tokens(longest) - len(around) + 1
         for window in windows(len(ids), size, self.options.overlap):
-            part = ids[window.start : window.stop]
-            row = self.tokenizer.template(part)
+            window_ids = ids[window.start : window.stop]
+            row = self.tokenizer.template(window_ids)
             targets = [NO_TAG] * len(row)
             for token in window.own_tokens:
-                targets[before + token - window.start] = wanted[token]
-            yield LabelledRow(row, self.tokenizer.token_types(part), targets)
+                targets[before + token - window.start] = token_targets[token]
+            yield LabelledRow(row, self.tokenizer.token_types(window_ids), targets)
 
     def targets(self, batch: Batch[Ragged]) -> int:
         """The number of words in a batch, each tagged at one sub-word."""
@@ -189,7 +189,7 @@ class Tag(LabelledTask[TaggedWords]):
         """The tag of each word of each sentence."""
         model.require_head("tags")
         log_probs, is_read = self.log_probabilities(model, encoded)
-        names = iter(self._names(model, log_probs, is_read))
+        names = iter(self._tag_names(model, log_probs, is_read))
         probabilities = iter(torch.where(is_read, log_probs.exp().amax(1), 0.0).tolist())
         return [
             Tags(
@@ -202,13 +202,13 @@ class Tag(LabelledTask[TaggedWords]):
             for sentence in encoded
         ]
 
-    def _names(self, model: Encoder, log_probs: Tensor, is_read: Tensor) -> list[str]:
+    def _tag_names(self, model: Encoder, log_probs: Tensor, is_read: Tensor) -> list[str]:
         """The most probable tag of each word; `O` (or the first tag) for a word without tokens."""
         tags = model.config.tags
-        unread = OUTSIDE if OUTSIDE in tags else tags[0]
+        default_tag = OUTSIDE if OUTSIDE in tags else tags[0]
         return [
-            tags[best] if seen else unread
-            for best, seen in zip(log_probs.argmax(1).tolist(), is_read.tolist(), strict=True)
+            tags[best] if has_token else default_tag
+            for best, has_token in zip(log_probs.argmax(1).tolist(), is_read.tolist(), strict=True)
         ]
 
     def measure(
@@ -222,20 +222,20 @@ class Tag(LabelledTask[TaggedWords]):
         sentences = [self.sentence(example.words) for example in examples]
         log_probs, is_read = self.log_probabilities(model, sentences, on_progress)
         tags = model.config.tags
-        wanted = [number for example in examples for number in label_indices(tags, example.tags)]
-        right = log_probs[torch.arange(len(log_probs)), torch.tensor(wanted)]
-        loss = -float(right[is_read].sum()) / max(1, int(is_read.sum()))
-        names = iter(self._names(model, log_probs, is_read))
+        targets = [number for example in examples for number in label_indices(tags, example.tags)]
+        target_log_probs = log_probs[torch.arange(len(log_probs)), torch.tensor(targets)]
+        loss = -float(target_log_probs[is_read].sum()) / max(1, int(is_read.sum()))
+        names = iter(self._tag_names(model, log_probs, is_read))
         predicted = [[next(names) for _ in example.words] for example in examples]
         scores = entity_scores([example.tags for example in examples], predicted)
         return Measures({"loss": loss, **scores.overall}, scores.by_label)
 
 
-def joined(words: Sequence[str]) -> tuple[str, list[Span]]:
+def join_words(words: Sequence[str]) -> tuple[str, list[Span]]:
     """Joins words with spaces, and returns the characters (start, end) of each word.
 
     Example:
-        >>> joined(["New", "York"])
+        >>> join_words(["New", "York"])
         ('New York', [(0, 3), (4, 8)])
     """
     spans, start = [], 0
@@ -271,6 +271,7 @@ def words_in(text: str) -> list[Span]:
 
 
 def _is_mark(letter: str) -> bool:
+    """Whether a character is punctuation."""
     return unicodedata.category(letter).startswith("P")
 
 

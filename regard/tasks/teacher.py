@@ -95,9 +95,9 @@ class Teacher:
         hard: -log p(c) of the teacher's class c. soft: τ² KL(teacher || student), both sides with
         logits / τ.
         """
-        taught = self.logits(source, reader)
+        teacher_logits = self.logits(source, reader)
         if self.hard:
-            return F.cross_entropy(logits, taught.argmax(dim=1), reduction="sum")
+            return F.cross_entropy(logits, teacher_logits.argmax(dim=1), reduction="sum")
         student = (logits / self.temperature).log_softmax(dim=1)
-        teacher = (taught / self.temperature).log_softmax(dim=1)
+        teacher = (teacher_logits / self.temperature).log_softmax(dim=1)
         return self.temperature**2 * F.kl_div(student, teacher, reduction="sum", log_target=True)

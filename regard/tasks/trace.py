@@ -111,10 +111,10 @@ def trace_single_stack(model: Any, tokenizer: Tokenizer, text: str, tap: Tap, st
         InputError: The text has no tokens or more than the model can read.
     """
     [encoded] = tokenizer.read([text])
-    ids, most = encoded.values, model.config.max_length
-    if not 0 < len(ids) <= most:
+    ids, longest = encoded.values, model.config.max_length
+    if not 0 < len(ids) <= longest:
         got = f"{len(ids)} tokens"
-        raise InputError("the text to look at", got=got, expected=f"1 to {most}")
+        raise InputError("the text to look at", got=got, expected=f"1 to {longest}")
     with evaluating(model):
         model.hidden(tokenizer.collate([encoded]).to(model.device), tap)
     words, pieces = tokenizer.words(ids), tokenizer.tokens(ids)

@@ -138,7 +138,7 @@ class Translate(WritingTask):
                 fix="raise model.max_length, or lower data.max_words with data.on_bad=skip",
             )
         train = loaded.splits.train
-        seen = Seen.of("pairs", keys_of_pairs(_texts(train)), len(train), keys_each=2)
+        seen = Seen.of("pairs", keys_of_pairs(_pair_texts(train)), len(train), keys_each=2)
         return Prepared(vocabulary, task, loaded.checksums, seen=seen)
 
     @cached_property
@@ -152,14 +152,14 @@ class Translate(WritingTask):
         """Encodes pairs of texts to ids."""
         source, target = self.vocabulary.source, self.vocabulary.target
 
-        def ids(block: list[Pair]) -> tuple[list[list[int]], list[list[int]]]:
+        def encode_block(block: list[Pair]) -> tuple[list[list[int]], list[list[int]]]:
             sources = source.encode_batch([pair.source for pair in block])
             if source.template([]):
                 sources = [source.template(row) for row in sources]
             return sources, target.encode_batch([pair.target for pair in block])
 
         sides = {"source": id_type(source.vocab), "target": id_type(target.vocab)}
-        rows = encode(pairs, ids, sides, lambda: {"vocabulary": self.vocabulary.to_json()})
+        rows = encode(pairs, encode_block, sides, lambda: {"vocabulary": self.vocabulary.to_json()})
         return EncodedPairs(*rows, begin=target.begin, end=target.end)
 
     def longest(self) -> int:
@@ -168,9 +168,9 @@ class Translate(WritingTask):
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
         """Yields training batches without end; their order depends only on seed and epoch."""
-        return epochs(self._order, lambda index, _: self.train.batch(index), start)
+        return epochs(self._epoch_batches, lambda index, _: self.train.batch(index), start)
 
-    def _order(self, epoch: int) -> Batches:
+    def _epoch_batches(self, epoch: int) -> Batches:
         """The indices of the pairs of each batch of an epoch.
 
         For a mixture, the epoch contains the pairs that `Mixture.epoch` draws by the weights.
@@ -183,20 +183,20 @@ class Translate(WritingTask):
 
     def evaluate(self, model: EncoderDecoder) -> dict[str, float]:
         """Loss and perplexity on the validation pairs; for a mixture also the loss per dataset."""
-        scores = self.likelihood(model, self._evaluation(self.valid))
+        scores = self.likelihood(model, self._evaluation_batches(self.valid))
         return scores | {
-            f"loss_{name}": self.likelihood(model, self._evaluation(pairs))["loss"]
+            f"loss_{name}": self.likelihood(model, self._evaluation_batches(pairs))["loss"]
             for name, pairs in self.sets.items()
         }
 
-    def _evaluation(self, pairs: EncodedPairs) -> Iterator[Batch[Ragged]]:
+    def _evaluation_batches(self, pairs: EncodedPairs) -> Iterator[Batch[Ragged]]:
         """Yields pairs in batches of the token budget of training, in a fixed order."""
         return map(pairs.batch, evaluation_batches(pairs.lengths, self.batch_tokens))
 
     def examples(self, settings: Settings, selection: Selection) -> dict[str, Sequence[Pair]]:
         """The selected pairs; see `example_sets`."""
         sets = self.example_sets(settings, selection)
-        return {name: given.examples for name, given in sets.items()}
+        return {name: example_set.examples for name, example_set in sets.items()}
 
     def example_sets(self, settings: Settings, selection: Selection) -> dict[str, ExampleSet]:
         """The selected pairs: those of files, of a split, or by default of the test sets.
@@ -217,14 +217,14 @@ class Translate(WritingTask):
         else:
             splits = load_splits(settings.data).splits
             sets = {**splits.tests} or {"valid": splits.valid}
-        given_sets = {name: ExampleSet(pairs, skipped) for name, pairs in sets.items()}
+        example_sets = {name: ExampleSet(pairs, skipped) for name, pairs in sets.items()}
         if getattr(settings.data, "group", None) == "source":
-            return {name: _merged(given) for name, given in given_sets.items()}
-        return given_sets
+            return {name: _merge_pairs(example_set) for name, example_set in example_sets.items()}
+        return example_sets
 
-    def scorable(self, model: EncoderDecoder, given: ExampleSet) -> ExampleSet:
+    def scorable(self, model: EncoderDecoder, example_set: ExampleSet) -> ExampleSet:
         """The pairs that the model can read; the error of `readable` if it can read none."""
-        longest, pairs = model.config.max_length, given.examples
+        longest, pairs = model.config.max_length, example_set.examples
         sources = self.vocabulary.source.encode_batch([pair.source for pair in pairs])
         around = len(self.vocabulary.source.template([]))
         fits = [
@@ -232,20 +232,20 @@ class Translate(WritingTask):
             and all(len(self.vocabulary.target.encode(text)) < longest for text in pair.references)
             for pair, ids in zip(pairs, sources, strict=True)
         ]
-        chosen = tuple(pair for pair, fit in zip(pairs, fits, strict=True) if fit)
-        if pairs and not chosen:
+        readable_pairs = tuple(pair for pair, fit in zip(pairs, fits, strict=True) if fit)
+        if pairs and not readable_pairs:
             self.readable(pairs, longest)
         reason = f"longer than the model reads ({longest:,} tokens)"
-        return given.reduced(chosen, reason, len(pairs) - len(chosen))
+        return example_set.without(readable_pairs, reason, len(pairs) - len(readable_pairs))
 
     def limited(self, examples: Sequence[Pair | tuple[str, str]], limit: int) -> list[Pair]:
         """At most `limit` pairs, evenly spread over a set."""
-        pairs: list[Pair] = super().limited(_pairs(examples), limit)
+        pairs: list[Pair] = super().limited(_check_pairs(examples), limit)
         return pairs
 
     def keys(self, examples: Sequence[Pair | tuple[str, str]], seen: Seen) -> Iterator[Keys] | None:
         """The keys of each source with each of its references."""
-        return keys_of_pairs(_texts(_pairs(examples))) if seen.unit == "pairs" else None
+        return keys_of_pairs(_pair_texts(_check_pairs(examples))) if seen.unit == "pairs" else None
 
     def measure(
         self,
@@ -265,21 +265,21 @@ class Translate(WritingTask):
             lowercase: Whether to score without regard to case.
             on_progress: Called with the number of pairs just translated.
         """
-        all_pairs = _pairs(pairs)
+        all_pairs = _check_pairs(pairs)
         sources = [pair.source for pair in all_pairs]
-        right = [pair.references for pair in all_pairs]
-        single = [Pair(pair.source, target) for pair in all_pairs for target in pair.references]
-        encoded = self.readable(single, model.config.max_length)
-        measured = self.likelihood(model, self._evaluation(encoded))
+        references = [pair.references for pair in all_pairs]
+        singles = [Pair(pair.source, target) for pair in all_pairs for target in pair.references]
+        encoded = self.readable(singles, model.config.max_length)
+        likelihood = self.likelihood(model, self._evaluation_batches(encoded))
         outputs = self.predict(model, self.read(model, sources), decode, on_progress=on_progress)
         hypotheses = [best.text for best, *_ in outputs]
         return Evaluation(
-            measured["loss"],
-            measured["perplexity"],
-            score_translations(hypotheses, right, lowercase=lowercase),
+            likelihood["loss"],
+            likelihood["perplexity"],
+            score_translations(hypotheses, references, lowercase=lowercase),
             tuple(hypotheses),
             Unknown.of(self.vocabulary.source, sources),
-            Unknown.of(self.vocabulary.target, [pair.target for pair in single]),
+            Unknown.of(self.vocabulary.target, [pair.target for pair in singles]),
             lowercase=lowercase,
         )
 
@@ -318,7 +318,7 @@ class Translate(WritingTask):
         self, model: EncoderDecoder, pairs: Sequence[Pair | tuple[str, str]]
     ) -> list[HeadBatch]:
         """One batch of pairs on which heads are measured; a few dozen pairs are enough."""
-        encoded = self.readable(_pairs(pairs), model.config.max_length)
+        encoded = self.readable(_check_pairs(pairs), model.config.max_length)
         return [of_tokens(model, encoded.batch(range(len(pairs))).to(model.device))]
 
     def suggested_command(self, settings: Settings, model_name: str) -> str:
@@ -331,9 +331,9 @@ class Translate(WritingTask):
         if not sources:
             return f"translate {model_name}"
         unknown = self.vocabulary.source.unknown_words
-        known = next((text for text in sources if not unknown(text)), None)
-        chosen = shlex.quote(known) if known else f"{shlex.quote(sources[0])} --allow-unknown"
-        return f"translate {model_name} {chosen}"
+        source = next((text for text in sources if not unknown(text)), None)
+        words = shlex.quote(source) if source else f"{shlex.quote(sources[0])} --allow-unknown"
+        return f"translate {model_name} {words}"
 
     def symbols(self) -> Symbols:
         """The special tokens of decoding; `decode.banned` may ban further tokens."""
@@ -368,8 +368,8 @@ class Translate(WritingTask):
     ) -> list[Encoded]:
         """Reads texts for `generate`: those with holes as `Restore` does, others as `read`."""
         tasks: list[Any] = list(map(self.task_for, items))
-        plain = [text for text, task in zip(items, tasks, strict=True) if task is self]
-        encoded = iter(self.read(model, plain, **options))
+        own_texts = [text for text, task in zip(items, tasks, strict=True) if task is self]
+        encoded = iter(self.read(model, own_texts, **options))
         return [
             next(encoded) if task is self else task.read(model, [text])[0]
             for text, task in zip(items, tasks, strict=True)
@@ -442,10 +442,10 @@ class Translate(WritingTask):
     ) -> list[list[str]]:
         """The output for each text, in a list of one: its translation, or the filled-in holes."""
         has_holes = [self.task_for(text.item) is not self for text in encoded]
-        plain = [text for text, holes in zip(encoded, has_holes, strict=True) if not holes]
-        holed = [text for text, holes in zip(encoded, has_holes, strict=True) if holes]
-        translated = iter(self.predict(model, plain, config))
-        restored = iter(self.restorer.predict(model, holed, config) if self.restorer else ())
+        sentences = [text for text, holes in zip(encoded, has_holes, strict=True) if not holes]
+        with_holes = [text for text, holes in zip(encoded, has_holes, strict=True) if holes]
+        translated = iter(self.predict(model, sentences, config))
+        restored = iter(self.restorer.predict(model, with_holes, config) if self.restorer else ())
         return [[next(restored if holes else translated)[0].text] for holes in has_holes]
 
     def stream(
@@ -463,23 +463,23 @@ class Translate(WritingTask):
         several words at a time.
         """
         begin = self.opening(prefix, model.config.max_length)
-        return self._pieces(model, self.steps(model, text.values, config, begin))
+        return self._stream_pieces(model, self.steps(model, text.values, config, begin))
 
-    def _pieces(self, model: EncoderDecoder, steps: Iterator[Step]) -> Iterator[str]:
+    def _stream_pieces(self, model: EncoderDecoder, steps: Iterator[Step]) -> Iterator[str]:
         """Yields the text of the ids that each decoding step settles, and the rest at the end."""
-        writer, shown, decoded = self.vocabulary.target.stream_decoder(), "", 0
+        writer, yielded_text, decoded = self.vocabulary.target.stream_decoder(), "", 0
         with evaluating(model):
             for step in steps:
                 for ids in step.stable_prefixes:
-                    more = "".join(map(writer.push, ids[decoded:]))
+                    new_text = "".join(map(writer.push, ids[decoded:]))
                     decoded = len(ids)
-                    if more:
-                        shown += more
-                        yield more
+                    if new_text:
+                        yielded_text += new_text
+                        yield new_text
                 for _, hypotheses in step.done:
-                    whole = self.written(hypotheses[0].ids)
-                    if whole != shown or not shown:
-                        yield whole[len(shown) :]
+                    final_text = self.decode_output(hypotheses[0].ids)
+                    if final_text != yielded_text or not yielded_text:
+                        yield final_text[len(yielded_text) :]
 
     def predict(
         self,
@@ -506,12 +506,12 @@ class Translate(WritingTask):
         openings = [self.opening(text, longest) for text in prefixes or [""] * len(ids)]
         return self.outputs(model, ids, config, prefixes=openings, tap=tap, on_progress=on_progress)
 
-    def written(self, ids: Sequence[int]) -> str:
+    def decode_output(self, ids: Sequence[int]) -> str:
         """Decodes the ids of a translation to text."""
         return self.vocabulary.target.decode(ids)
 
 
-def _pairs(pairs: Sequence[Pair | tuple[str, str]]) -> list[Pair]:
+def _check_pairs(pairs: Sequence[Pair | tuple[str, str]]) -> list[Pair]:
     """Converts (source, target) tuples to `Pair`s; raises an error if there are none."""
     expected = "at least one (source, target)"
     if not isinstance(pairs, Sequence) or not pairs:
@@ -522,28 +522,29 @@ def _pairs(pairs: Sequence[Pair | tuple[str, str]]) -> list[Pair]:
     return [pair if isinstance(pair, Pair) else Pair(*pair) for pair in pairs]
 
 
-def _texts(pairs: Iterable[Pair]) -> Iterator[tuple[str, str]]:
+def _pair_texts(pairs: Iterable[Pair]) -> Iterator[tuple[str, str]]:
     """Yields each source with each of its references."""
     return ((pair.source, target) for pair in pairs for target in pair.references)
 
 
 def _length(pair: Pair) -> int:
+    """The length by which progress is estimated: characters of the source, at least 1."""
     return 1 + len(pair.source)
 
 
-def _merged(given: ExampleSet) -> ExampleSet:
+def _merge_pairs(example_set: ExampleSet) -> ExampleSet:
     """A set in which each source has one pair, with all its references."""
-    merged = by_source(given.examples)
+    pairs = by_source(example_set.examples)
     reason = "merged with another of the same source"
-    return given.reduced(merged, reason, len(given.examples) - len(merged))
+    return example_set.without(pairs, reason, len(example_set.examples) - len(pairs))
 
 
 def _warn_of_overlap(loaded: Loaded) -> None:
     """Warns about validation and test pairs that are also in the training set."""
     for name, pairs in {"valid": loaded.splits.valid, **loaded.splits.tests}.items():
-        known = {(pair.source, pair.target) for pair in with_keys_of(loaded.splits.train, pairs)}
-        seen = sum((pair.source, pair.target) in known for pair in pairs)
-        if seen:
+        train = {(pair.source, pair.target) for pair in with_keys_of(loaded.splits.train, pairs)}
+        overlap = sum((pair.source, pair.target) in train for pair in pairs)
+        if overlap:
             _logger.warning(
-                "data: %d of %d %s pairs are also in the training set", seen, len(pairs), name
+                "data: %d of %d %s pairs are also in the training set", overlap, len(pairs), name
             )

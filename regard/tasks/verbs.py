@@ -73,13 +73,13 @@ class Verb:
         return imported(self.options_at)
 
     def parse_options(
-        self, positions: Sequence[Any], given: Mapping[str, Any]
+        self, positions: Sequence[Any], named_options: Mapping[str, Any]
     ) -> tuple[VerbOptions, dict[str, Any]]:
         """Separates and checks the options of a call.
 
         Args:
             positions: Positional options, in the order of the fields of `options`.
-            given: Options by name; names that are not the verb's own are decoding settings.
+            named_options: Options by name; names that are not the verb's own are decoding settings.
 
         Returns:
             The checked options of the verb, and the decoding settings, not yet checked.
@@ -90,17 +90,17 @@ class Verb:
         by_position = [name for name in self.options.model_fields if name != "knock_out"]
         names = [*by_position, "knock_out"]
         if len(positions) > len(by_position):
-            most = f"at most {len(by_position)}: {', '.join(by_position)}"
-            expected = most if by_position else "none"
+            expected_count = f"at most {len(by_position)}: {', '.join(by_position)}"
+            expected = expected_count if by_position else "none"
             raise InputError(self.name, got=f"{len(positions)} options", expected=expected)
         values = dict(zip(by_position, positions, strict=False))
         settings = dict[str, Any]()
-        for name, value in given.items():
-            known = OTHER_NAMES.get(name, name)
-            if known not in names:
+        for name, value in named_options.items():
+            option = OTHER_NAMES.get(name, name)
+            if option not in names:
                 settings[name] = value
-            elif value is not None or known == "unanswerable":
-                values[known] = tuple(value) if isinstance(value, list) else value
+            elif value is not None or option == "unanswerable":
+                values[option] = tuple(value) if isinstance(value, list) else value
         if settings and not self.decode:
             got, expected = next(iter(settings)), ", ".join(names)
             raise InputError(f"an option of {self.name}", got=got, expected=expected)
@@ -145,7 +145,7 @@ class Verb:
         """Formats an answer as lines of text."""
         raise NotImplementedError
 
-    def shown(self, answer: Any, options: Any) -> list[str]:
+    def command_lines(self, answer: Any, options: Any) -> list[str]:
         """Formats an answer for the command line, where options may select parts of it."""
         del options
         return self.lines(answer)
@@ -332,7 +332,7 @@ class _Classify(Verb):
     def lines(self, answer: Any) -> list[str]:
         return [f"{answer[0].label}\t{answer[0].probability:.3f}"]
 
-    def shown(self, answer: Any, options: Any) -> list[str]:
+    def command_lines(self, answer: Any, options: Any) -> list[str]:
         if options.top is None:
             return self.lines(answer)
         return ["  ".join(f"{label.label} {label.probability:.3f}" for label in answer)]
@@ -346,8 +346,8 @@ class _Tag(Verb):
     help = "Tag each word; with --json also list the named entities."
 
     def is_single(self, items: Any) -> bool:
-        several = isinstance(items, list | tuple)
-        return not several or not items or isinstance(items[0], str)
+        is_sequence = isinstance(items, list | tuple)
+        return not is_sequence or not items or isinstance(items[0], str)
 
     def takes(self, item: Any) -> bool:
         return isinstance(item, list | tuple) and all(isinstance(word, str) for word in item)
@@ -358,13 +358,13 @@ class _Tag(Verb):
     def to_json(self, answer: Any) -> dict[str, Any]:
         from regard.tasks.measures.accuracy import entities, has_entities
 
-        tags, named = [tagged.tag for tagged in answer], []
+        tags, found_entities = [tagged.tag for tagged in answer], []
         for entity in entities(tags) if has_entities(tags) else ():
             start, end = answer[entity.first].start, answer[entity.last - 1].end
-            named.append(
+            found_entities.append(
                 {"kind": entity.kind, "text": answer.text[start:end], "start": start, "end": end}
             )
-        return {"words": [asdict(tagged) for tagged in answer], "entities": named}
+        return {"words": [asdict(tagged) for tagged in answer], "entities": found_entities}
 
 
 class _Answer(Verb):
@@ -374,11 +374,11 @@ class _Answer(Verb):
     noun = "QUESTION"
 
     def lines(self, answer: Any) -> list[str]:
-        shown = [" ".join(span.text.split()) for span in answer]
+        texts = [" ".join(span.text.split()) for span in answer]
         if len(answer) > 1:
-            shown = [f"{text} {span.probability:.0%}"
-                     for text, span in zip(shown, answer, strict=True)]  # fmt: skip
-        return ["  ".join(shown)]
+            texts = [f"{text} {span.probability:.0%}"
+                     for text, span in zip(texts, answer, strict=True)]  # fmt: skip
+        return ["  ".join(texts)]
 
     def to_json(self, answer: Any) -> dict[str, Any]:
         return {"answers": [asdict(span) for span in answer]}

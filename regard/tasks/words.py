@@ -80,8 +80,8 @@ class Words:
                 {
                     "sentence": occurrence.sentence,
                     "text": occurrence.text,
-                    "near": list(map(_as_json, occurrence.near)),
-                    "vocabulary": list(map(_as_json, occurrence.vocabulary)),
+                    "near": list(map(_neighbour_to_json, occurrence.near)),
+                    "vocabulary": list(map(_neighbour_to_json, occurrence.vocabulary)),
                 }
                 for occurrence in self.occurrences
             ],
@@ -101,8 +101,8 @@ class Words:
                 lines.append(f"{n:>18}" + "".join(f"{value:>8.3f}" for value in row))
         lines.append(f"two different words of these sentences: {self.usual:.3f} on average")
         for n, word in enumerate(self.occurrences, start=1):
-            lines.append(f"{n:>4}  near: {_listed(word.near)}")
-            lines.append(f"      in the vocabulary: {_listed(word.vocabulary)}")
+            lines.append(f"{n:>4}  near: {_format_neighbours(word.near)}")
+            lines.append(f"      in the vocabulary: {_format_neighbours(word.vocabulary)}")
         return "\n".join(lines)
 
 
@@ -138,16 +138,16 @@ def compare(
     warn_truncated(encoded)
     texts = [_Sentence(text.values, *tokenizer.words(text.values)) for text in encoded]
     with evaluating(model):
-        vectors = _vectors(model, [sentence.ids for sentence in texts], layer)
-    wanted = _folded(tokenizer.words(tokenizer.encode(word))[0])
+        vectors = _token_vectors(model, [sentence.ids for sentence in texts], layer)
+    folded_words = _fold_words(tokenizer.words(tokenizer.encode(word))[0])
     spans = [
         (number, words)
         for number, sentence in enumerate(texts)
-        for words in sentence.find(wanted, word, number)
+        for words in sentence.find(folded_words, word, number)
     ]
     embed: Any = model.embeds()[0]
     encoded_sentences = _EncodedSentences(texts, vectors, embed.table().detach().cpu(), tokenizer)
-    return _compared(word, layer, encoded_sentences, spans, count)
+    return _compare_occurrences(word, layer, encoded_sentences, spans, count)
 
 
 @dataclass(frozen=True)
@@ -159,22 +159,22 @@ class _Sentence:
     index: list[int]
     """For each token the index of its word."""
 
-    def find(self, wanted: list[str], word: str, number: int) -> list[range]:
-        """The range of word indices of each occurrence of the wanted words.
+    def find(self, folded_words: list[str], word: str, number: int) -> list[range]:
+        """The range of word indices of each occurrence of some words.
 
         Args:
-            wanted: The words to find, stripped and case-folded.
+            folded_words: The words to find, stripped and case-folded.
             word: The word as the user gave it, for the error.
             number: The index of the sentence, for the error.
 
         Raises:
             InputError: The sentence does not contain the word.
         """
-        words, size = _folded(self.words), max(1, len(wanted))
+        words, size = _fold_words(self.words), max(1, len(folded_words))
         occurrences = [
             range(start, start + size)
             for start in range(len(words) - size + 1)
-            if words[start : start + size] == wanted
+            if words[start : start + size] == folded_words
         ]
         if not occurrences:
             raise InputError(
@@ -188,7 +188,7 @@ class _Sentence:
         """The indices of the tokens of some words, which are given by their indices."""
         return [token for token, word in enumerate(self.index) if word in words]
 
-    def shown(self, words: range) -> str:
+    def with_brackets(self, words: range) -> str:
         """The sentence with some words in brackets."""
         marked = [f"[{word}]" if i in words else word for i, word in enumerate(self.words)]
         return " ".join(word.strip() for word in marked)
@@ -224,14 +224,14 @@ class _EncodedSentences:
     def _is_word(self, sentence: _Sentence, word: int) -> bool:
         """Whether the word of an index has a letter or digit, unlike punctuation."""
         ids = [sentence.ids[token] for token in sentence.tokens(range(word, word + 1))]
-        written = self.tokenizer.decode(ids)  # empty for a special token
-        return any(letter.isalnum() for letter in written)
+        text = self.tokenizer.decode(ids)  # empty for a special token
+        return any(letter.isalnum() for letter in text)
 
 
-def _compared(
+def _compare_occurrences(
     word: str,
     layer: int | None,
-    read: _EncodedSentences,
+    encoded: _EncodedSentences,
     spans: Sequence[tuple[int, range]],
     count: int,
 ) -> Words:
@@ -239,53 +239,53 @@ def _compared(
 
     Args:
         word: The word as the user gave it.
-        layer: As for `compare`.
-        read: The sentences with their vectors.
+        layer: The block whose output the vectors are, from 0; None: that of the whole stack.
+        encoded: The sentences with their vectors.
         spans: For each occurrence the index of its sentence, and the indices of its words there.
         count: The number of nearest words to list.
     """
-    vectors = F.normalize(torch.stack([read.vector(*span) for span in spans]), dim=1)
-    static = F.normalize(torch.stack([read.static(*span) for span in spans]), dim=1)
-    all_words = read.all_words()
+    vectors = F.normalize(torch.stack([encoded.vector(*span) for span in spans]), dim=1)
+    static = F.normalize(torch.stack([encoded.static(*span) for span in spans]), dim=1)
+    all_words = encoded.all_words()
     if not all_words:
         raise InputError("words", got="no word", expected="words of letters or digits")
-    word_vectors = torch.stack([read.vector(n, range(at, at + 1)) for n, at in all_words])
+    word_vectors = torch.stack([encoded.vector(n, range(at, at + 1)) for n, at in all_words])
     word_vectors = F.normalize(word_vectors, dim=1)  # (words, dim)
-    texts = [read.sentences[n].words[at].strip() for n, at in all_words]
+    texts = [encoded.sentences[n].words[at].strip() for n, at in all_words]
     to_words = vectors @ word_vectors.t()  # (occurrences, words)
-    to_entries = vectors @ F.normalize(read.embedding, dim=1).t()  # (occurrences, vocab)
+    to_entries = vectors @ F.normalize(encoded.embedding, dim=1).t()  # (occurrences, vocab)
     occurrences = []
     for (number, words), cosines, entries in zip(spans, to_words, to_entries, strict=True):
-        near = [
+        neighbours = [
             Neighbour(text, float(cosine), n)
             for (n, at), text, cosine in zip(all_words, texts, cosines, strict=True)
             if n != number or at not in words
         ]
         best = entries.topk(min(count, len(entries)))
-        names = read.tokenizer.tokens(best.indices.tolist())
+        names = encoded.tokenizer.tokens(best.indices.tolist())
         occurrences.append(
             Occurrence(
                 sentence=number,
-                text=read.sentences[number].shown(words),
-                vector=read.vector(number, words),
-                near=tuple(sorted(near, key=lambda neighbour: -neighbour.cosine)[:count]),
+                text=encoded.sentences[number].with_brackets(words),
+                vector=encoded.vector(number, words),
+                near=tuple(sorted(neighbours, key=lambda neighbour: -neighbour.cosine)[:count]),
                 vocabulary=tuple(map(Neighbour, names, best.values.tolist())),
             )
         )
     cosines, static_cosines = vectors @ vectors.t(), static @ static.t()
-    usual = _usual(word_vectors, texts)
-    return Words(word, layer, tuple(occurrences), cosines, static_cosines, usual)
+    mean_cosine = _mean_cosine_of_different_words(word_vectors, texts)
+    return Words(word, layer, tuple(occurrences), cosines, static_cosines, mean_cosine)
 
 
-def _usual(vectors: Tensor, texts: Sequence[str]) -> float:
+def _mean_cosine_of_different_words(vectors: Tensor, texts: Sequence[str]) -> float:
     """The mean cosine of pairs of words that are spelled differently; 0 if there are none."""
-    folded = _folded(texts)
+    folded = _fold_words(texts)
     different = torch.tensor([[first != second for second in folded] for first in folded])
     cosines = vectors @ vectors.t()
     return float(cosines[different].mean()) if different.any() else 0.0
 
 
-def _vectors(model: Model, texts: Sequence[list[int]], layer: int | None) -> list[Tensor]:
+def _token_vectors(model: Model, texts: Sequence[list[int]], layer: int | None) -> list[Tensor]:
     """The contextual vectors of the tokens of each text: a list of tensors (tokens, dim)."""
     vectors: dict[int, Tensor] = {}
     for index in evaluation_batches([len(ids) for ids in texts], TOKENS_AT_ONCE):
@@ -303,18 +303,21 @@ def _vectors(model: Model, texts: Sequence[list[int]], layer: int | None) -> lis
     return [vectors[i] for i in range(len(texts))]
 
 
-def _folded(words: Sequence[str]) -> list[str]:
+def _fold_words(words: Sequence[str]) -> list[str]:
+    """Words without spaces around them, in lower case, to compare them."""
     return [word.strip().casefold() for word in words]
 
 
-def _as_json(near: Neighbour) -> dict[str, Any]:
-    sentence = {} if near.sentence is None else {"sentence": near.sentence}
-    return {"word": near.word, "cosine": near.cosine, **sentence}
+def _neighbour_to_json(neighbour: Neighbour) -> dict[str, Any]:
+    """A neighbour as JSON fields; one of the vocabulary has no sentence."""
+    sentence = {} if neighbour.sentence is None else {"sentence": neighbour.sentence}
+    return {"word": neighbour.word, "cosine": neighbour.cosine, **sentence}
 
 
-def _listed(neighbours: Sequence[Neighbour]) -> str:
-    shown = []
-    for near in neighbours:
-        sentence = "" if near.sentence is None else f" ({near.sentence + 1})"
-        shown.append(f"{near.word}{sentence} {near.cosine:.2f}")
-    return "  ".join(shown) or "none"
+def _format_neighbours(neighbours: Sequence[Neighbour]) -> str:
+    """Neighbours on one line, each with its sentence (from 1) and its cosine."""
+    with_brackets = []
+    for neighbour in neighbours:
+        sentence = "" if neighbour.sentence is None else f" ({neighbour.sentence + 1})"
+        with_brackets.append(f"{neighbour.word}{sentence} {neighbour.cosine:.2f}")
+    return "  ".join(with_brackets) or "none"

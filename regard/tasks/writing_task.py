@@ -67,7 +67,7 @@ class WritingTask(BaseTask, ABC):
         """The special tokens of decoding."""
 
     @abstractmethod
-    def written(self, ids: Ids) -> str:
+    def decode_output(self, ids: Ids) -> str:
         """Decodes the ids of an output to text."""
 
     def target_ids(self, text: str, longest: int) -> list[int]:
@@ -150,9 +150,9 @@ class WritingTask(BaseTask, ABC):
             on_progress: Called with the number of sources or prompts just decoded.
         """
 
-        def decode(part: list[int]) -> list[list[Hypothesis]]:
-            chosen = None if prefixes is None else [prefixes[i] for i in part]
-            return self._run(engine.decode, model, [ids[i] for i in part], config, chosen, tap)
+        def decode(rows: list[int]) -> list[list[Hypothesis]]:
+            begins = None if prefixes is None else [prefixes[i] for i in rows]
+            return self._search(engine.decode, model, [ids[i] for i in rows], config, begins, tap)
 
         with evaluating(model):
             n_best = decode_many(
@@ -164,15 +164,15 @@ class WritingTask(BaseTask, ABC):
                 on_progress=on_progress,
             )
         return [
-            [Output(self.written(hypothesis.ids), hypothesis) for hypothesis in hypotheses]
+            [Output(self.decode_output(hypothesis.ids), hypothesis) for hypothesis in hypotheses]
             for hypotheses in n_best
         ]
 
     def steps(self, model: Any, ids: Ids, config: DecodeConfig, prefix: Ids = ()) -> Iterator[Step]:
         """The steps in which the output for one source or prompt is decoded; see `outputs`."""
-        return self._run(engine.stream, model, [ids], config, [prefix])
+        return self._search(engine.stream, model, [ids], config, [prefix])
 
-    def _run(
+    def _search(
         self,
         decode: Callable[..., Result],
         model: Any,
@@ -182,13 +182,13 @@ class WritingTask(BaseTask, ABC):
         tap: Tap | None = None,
     ) -> Result:
         """Calls `engine.decode` or `engine.stream` with the arguments that both take."""
-        reads = model.config.has_target
+        has_source = model.config.has_target
         return decode(
             model,
-            Ragged.of(ids) if reads else None,
+            Ragged.of(ids) if has_source else None,
             self.symbols(),
             config,
-            prompts=None if reads else ids,
+            prompts=None if has_source else ids,
             prefixes=prefixes,
             tap=tap,
             max_lengths=max_lengths(map(len, ids)),
@@ -243,13 +243,13 @@ class WritingTask(BaseTask, ABC):
             "decoder.self": (queries, vocabulary.target.words(target_input)),
             "decoder.cross": (queries, keys),
         }
-        read, written = vocabulary.source.tokens(source), vocabulary.target.tokens(target_input)
+        inputs, outputs = vocabulary.source.tokens(source), vocabulary.target.tokens(target_input)
         pieces = {
-            "encoder.self": (read, read),
-            "decoder.self": (written, written),
-            "decoder.cross": (written, read),
+            "encoder.self": (inputs, inputs),
+            "decoder.self": (outputs, outputs),
+            "decoder.cross": (outputs, inputs),
         }
-        return Trace(weights, words, self.written(ids), note, pieces=pieces)
+        return Trace(weights, words, self.decode_output(ids), note, pieces=pieces)
 
 
 def warn_unknown(encoded: Encoded) -> None:

@@ -53,7 +53,7 @@ class Counted(Report):
             raise FoundProblems("more than all")
 
     def files(self):
-        return self.whole()
+        return self.score_file()
 
 
 class Count(EncoderTask):

@@ -16,8 +16,8 @@ from regard.data.images.augment import augment
 from regard.data.synthetic import digits
 from regard.errors import InputError
 from regard.inputs.images import opening
-from regard.inputs.images.ink import SHARE, framed
-from regard.inputs.images.opening import opened
+from regard.inputs.images.ink import SHARE, frame_ink
+from regard.inputs.images.opening import open_image
 from regard.inputs.images.reader import ImageReader
 from regard.inputs.text import Processor
 from tests.digits import DRAWN, PENS, draw
@@ -66,10 +66,10 @@ def test_every_mode_is_read(mode):
     else:
         image = (grey.convert("RGB") if mode == "CMYK" else grey).convert(mode)
     near = 140 if mode == "1" else 2  # black and white in dots
-    pixels = np.asarray(opened(image).convert("L"), dtype=int)
+    pixels = np.asarray(open_image(image).convert("L"), dtype=int)
     assert np.abs(pixels - GREY).mean() < near
     kind = "TIFF" if mode in ("CMYK", "F", "I") else "PNG"
-    again = np.asarray(opened(as_bytes(image, kind)).convert("L"), dtype=int)
+    again = np.asarray(open_image(as_bytes(image, kind)).convert("L"), dtype=int)
     assert np.abs(again - pixels).max() <= 1
 
 
@@ -77,7 +77,7 @@ def test_an_image_is_turned_as_its_exif_says():
     image = Image.fromarray(GREY)
     exif = Image.Exif()
     exif[0x0112] = 6  # a camera held upright
-    turned = opened(as_bytes(image, "JPEG", exif=exif, quality=95))
+    turned = open_image(as_bytes(image, "JPEG", exif=exif, quality=95))
     assert turned.size == (18, 12)
     expected = np.asarray(image.rotate(-90, expand=True), dtype=int)
     assert np.abs(np.asarray(turned, dtype=int) - expected).mean() < 3
@@ -151,7 +151,7 @@ def test_a_file_larger_than_any_image_is_not_read(tmp_path, monkeypatch):
 )
 def test_other_items_are_refused(item, message):
     with pytest.raises(InputError, match=message):
-        opened(item)
+        open_image(item)
 
 
 def test_an_image_without_ink_is_refused(tmp_path):
@@ -163,25 +163,25 @@ def test_an_image_without_ink_is_refused(tmp_path):
 @pytest.mark.parametrize("number", range(0, len(DRAWN), 3))
 def test_a_drawing_is_read_alike_whatever_its_size_pen_and_colours(number):
     _, strokes = DRAWN[number]
-    usual = framed(draw(strokes, 300, 20, dark=True), 8)
+    usual = frame_ink(draw(strokes, 300, 20, dark=True), 8)
     assert usual.mean() == pytest.approx(SHARE, abs=0.02)
     for side, width in PENS:
         for dark in (True, False):
-            drawn = framed(draw(strokes, side, width, dark=dark), 8)
+            drawn = frame_ink(draw(strokes, side, width, dark=dark), 8)
             assert np.abs(drawn - usual).mean() < 0.12
             assert np.corrcoef(drawn.ravel(), usual.ravel())[0, 1] > 0.85
 
 
 def test_a_drawing_is_read_alike_wherever_it_stands_and_in_any_colour():
     drawn = draw(DRAWN[6][1], 120, 8, dark=True)
-    usual = framed(drawn, 8)
+    usual = frame_ink(drawn, 8)
     page = Image.new("RGB", (400, 260), (250, 240, 200))
     page.paste((20, 30, 120), (230, 90), mask=drawn.point(lambda value: 255 - value))
-    assert np.abs(framed(page, 8) - usual).mean() < 0.03
+    assert np.abs(frame_ink(page, 8) - usual).mean() < 0.03
     for ink in ("black", "white"):  # on nothing
         clear = Image.new("RGBA", drawn.size, (0, 0, 0, 0))
         clear.paste(ink, mask=drawn.point(lambda value: 255 - value))
-        assert np.abs(framed(clear, 8) - usual).mean() < 0.03
+        assert np.abs(frame_ink(clear, 8) - usual).mean() < 0.03
 
 
 def test_a_reader_passes_through_json_and_damage_is_named():
@@ -279,7 +279,7 @@ def test_a_damaged_tiff_is_an_error_of_ours_alone(capfd, compression):
     pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(stream, "TIFF", compression=compression)
     whole = stream.getvalue()
-    assert opened(whole).size == (50, 40)
+    assert open_image(whole).size == (50, 40)
     with pytest.raises(InputError, match="is damaged: got decoder error"):
-        opened(whole[:30] + b"\xff" * 40 + whole[70:])
+        open_image(whole[:30] + b"\xff" * 40 + whole[70:])
     assert capfd.readouterr() == ("", "")

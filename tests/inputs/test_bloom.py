@@ -47,7 +47,7 @@ def test_all_that_was_added_is_found_and_of_others_the_share_that_is_said(bits, 
 
 
 def test_keys_come_some_at_a_time(monkeypatch):
-    monkeypatch.setattr(bloom, "AT_ONCE", 3)
+    monkeypatch.setattr(bloom, "KEYS_AT_ONCE", 3)
     parts = list(keys_of(digests(0, 7)))
     assert [len(part) for part in parts] == [3, 3, 1]
     monkeypatch.undo()

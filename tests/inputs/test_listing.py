@@ -33,7 +33,7 @@ relaxed = settings(
 
 def check_places(tokenizer, text):
     """Ids are those of the model, and places are in the text, in order, and leave nothing out."""
-    ids, spans = tokenizer.located(text)
+    ids, spans = tokenizer.encode_with_spans(text)
     assert ids == tokenizer.encode(text)
     assert len(ids) == len(spans)
     assert all(0 <= start <= end <= len(text) for start, end in spans)
@@ -60,11 +60,11 @@ def test_tokens_stand_for_characters_as_typed(kind, lower, text):
     if lower:
         return
     if kind in ("bytes", "bpe"):  # an account of our own: the bytes that each token writes
-        assert spans == spell([tokenizer._written[token] for token in ids])[1]
+        assert spans == spell([tokenizer._bytes[token] for token in ids])[1]
         return
     for token, (start, end) in zip(ids, spans, strict=True):
         if token != tokenizer.unknown and start < end:
-            spelled = tokenizer._written[token].decode()
+            spelled = tokenizer._bytes[token].decode()
             added = kind in ("words", "wordpiece") or (kind == "unigram" and start == 0)
             typed = text[start:end].replace("▁", " " if kind == "unigram" else "▁")
             assert typed in (spelled, spelled[1:] if added else spelled)
@@ -79,7 +79,7 @@ def test_places_are_the_librarys(kind, text):
     library = Library.from_str(tokenizer.library_json())
     library.encode_special_tokens = True
     theirs = library.encode(text, add_special_tokens=False).offsets
-    _, ours = tokenizer.located(text)
+    _, ours = tokenizer.encode_with_spans(text)
     for i, (our_span, their_span) in enumerate(zip(ours, theirs, strict=True)):
         if our_span != their_span:
             assert kind == "unigram"
@@ -110,7 +110,7 @@ def test_places_of_published_kinds_are_the_librarys(kind, read, published, corpu
     library.encode_special_tokens = True
     for text in (*HARD[:6], *corpus[::20]):
         theirs = library.encode(text, add_special_tokens=False).offsets
-        ours = tokenizer.located(text)[1]
+        ours = tokenizer.encode_with_spans(text)[1]
         pieces = tokenizer.tokens(tokenizer.encode(text))
         for piece, (start, end), (first, last) in zip(pieces, ours, theirs, strict=True):
             if (start, end) != (first, last):  # a space of its own, or an accent it left out
@@ -224,7 +224,8 @@ def test_a_file_alone_is_read_with_its_unknown_symbol(tmp_path, read, published)
     for kind in ("bert", "gpt2", "t5"):
         file = tmp_path / f"{kind}.json"
         file.write_text((published(kind) / "tokenizer.json").read_text())
-        assert read_file(file).source.located("The dog ☃") == read(kind).located("The dog ☃")
+        ours, theirs = read_file(file).source, read(kind)
+        assert ours.encode_with_spans("The dog ☃") == theirs.encode_with_spans("The dog ☃")
         beside = read_file(published(kind) / "tokenizer.json").source
         assert beside.specials == read(kind).specials
     assert tokenize(read_file(tmp_path / "bert.json").source, "the ☃").unknown == ("☃",)

@@ -55,7 +55,7 @@ def test_pieces_of_a_document_are_joined_and_documents_are_not():
 )
 def test_a_text_is_copied_when_its_new_words_complete_an_ngram(before, after, copied):
     ngrams = Ngrams.of(pieces_of(["a b c"], ["a b cats"]), 3)
-    assert ngrams.copied(before, after) == copied
+    assert ngrams.copies(before, after) == copied
 
 
 def test_the_set_survives_json_and_damage_is_refused(texts):
@@ -74,7 +74,7 @@ def test_a_text_with_too_many_ngrams_is_refused_before_all_of_it_is_read(monkeyp
             assert number < 50, "it is read on"
             yield f"{number} a b c", True
 
-    monkeypatch.setattr(ngrams, "MOST", 20)
+    monkeypatch.setattr(ngrams, "MAX_NGRAMS", 20)
     with pytest.raises(InputError, match="more than 20"):
         Ngrams.of(endless(), 2)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from regard.errors import InputError
 from regard.inputs.text import Roles, Tokenizer, Vocabulary, read_folder, spec
 from regard.inputs.text.published import folder
-from regard.inputs.text.published.legacy import assembled
+from regard.inputs.text.published.legacy import build_spec
 from regard.inputs.text.published.sentencepiece import BPE, Piece, PieceModel, read_pieces
 from regard.inputs.text.template import read_template
 
@@ -314,7 +314,7 @@ def test_a_long_piece_is_refused_before_it_is_cut_in_all_ways():
         read_pieces(GOOD + b"\x0a" + varint + long, "own.model")
     many = [f"{'a' * 4000}{number}" for number in range(20)]
     with pytest.raises(InputError, match=r"takes \d+,\d+,\d+ steps, over 268,435,456"):
-        assembled(model(*many), "own.model")
+        build_spec(model(*many), "own.model")
     claiming = replace(model("a"), characters=b"\xff\xff\xff\xff")
     with pytest.raises(InputError, match="that claims"):
-        assembled(claiming, "own.model")
+        build_spec(claiming, "own.model")

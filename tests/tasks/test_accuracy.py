@@ -12,7 +12,7 @@ from regard.tasks.measures.accuracy import (
     entities,
     entity_scores,
     exact_match,
-    normalised,
+    normalise_answer,
     overlap,
 )
 
@@ -76,7 +76,7 @@ def test_class_scores_by_hand():
 
 
 def test_answers_are_compared_as_squad_does():
-    assert normalised(" The  Eiffel-Tower, an icon! ") == "eiffeltower icon"
+    assert normalise_answer(" The  Eiffel-Tower, an icon! ") == "eiffeltower icon"
     assert exact_match("the Cat.", ["dog", "cat"]) == 1
     assert overlap("the big red cat", ["red cat", "dog"]) == pytest.approx(2 * 2 / 5)
     assert (overlap("", []), overlap("x", []), exact_match("", [])) == (1, 0, 1)

@@ -14,7 +14,7 @@ from regard.data.text.annotations import Excerpt, Question
 from regard.data.text.windows import batch_of
 from regard.errors import InputError
 from regard.tasks import Answer
-from regard.tasks.answer import LONGEST_ANSWER, _whole_words
+from regard.tasks.answer import LONGEST_ANSWER, _extend_to_words
 from regard.tasks.labelled_task import ReadingOptions
 from tests import tiny_bert
 
@@ -103,8 +103,8 @@ def test_the_best_answers_are_those_of_an_exhaustive_search(theirs_and_ours, una
         p.model, task.read(p.model, ["where ?"]), CONTEXT, 5, unanswerable=unanswerable
     )
     question = task.tokenizer.encode("where ?")
-    parts, spans = task._parts(question, Question("where ?", CONTEXT, ()), 48)
-    logits = task._logits(p.model, [part.row for part in parts])
+    parts, spans = task._split_context(question, Question("where ?", CONTEXT, ()), 48)
+    logits = task._row_logits(p.model, [part.row for part in parts])
     scores = {("", 0, 0): min(float(row[0].sum()) for row in logits)} if unanswerable else {}
     every, words = [*scores.values()], [word.span() for word in re.finditer(r"[^\W_]+", CONTEXT)]
     for part, window_logits in zip(parts, logits, strict=True):
@@ -185,5 +185,5 @@ def test_several_questions_are_answered_in_one_text_or_each_in_its_own(theirs_an
 )
 def test_words_are_whole_where_words_have_spaces_between_them(text, span, whole):
     start = text.index(span)
-    first, last = _whole_words(text, start, start + len(span))
+    first, last = _extend_to_words(text, start, start + len(span))
     assert text[first:last] == whole

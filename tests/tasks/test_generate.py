@@ -131,7 +131,7 @@ def test_suggesting_ends_for_a_model_that_knows_no_end_of_words(letters, monkeyp
         rows[:, task._word_masks[0] if not partial_words[0] else task._word_masks[1]] = -0.7
         return rows
 
-    monkeypatch.setattr(generate, "_next", endless)
+    monkeypatch.setattr(generate, "_predict", endless)
     assert len(next_words(task, model, "ab", 5)) == 5
     assert sum(reads) <= generate.MAX_PARTIAL_WORDS
 

@@ -70,7 +70,7 @@ def test_source_and_target_together_are_the_text_and_fit_the_model(task):
         assert shown[-1] == task.tokenizer.end
         assert len(shown) <= 16
         assert target[0] == task.tokenizer.pad  # T5's decoder starts with the padding
-        spans = task._spans(target[1:])
+        spans = task._spans_by_sentinel(target[1:])
         restored = tuple(t for token in shown[:-1] for t in spans.get(token, [token]))
         whole += restored in known
     assert whole > 0  # those that the border of a batch did not cut
@@ -90,7 +90,7 @@ def test_loss_of_parts_adds_up_and_evaluation_is_fixed(task):
 def test_what_was_said_goes_into_its_holes(task):
     text = "the ___ eats ___ ."
     ids = ids_of(task, text)
-    restored = task.restored(ids, said(task, "<extra_id_0> cow <extra_id_1> grass"))
+    restored = task.fill_holes(ids, said(task, "<extra_id_0> cow <extra_id_1> grass"))
     assert restored.spans == ("cow", "grass")
     assert restored.text == task.tokenizer.decode(task.tokenizer.encode("the cow eats grass ."))
     assert ids == ids_of(task, "the <extra_id_0> eats <extra_id_1> .")
@@ -98,21 +98,21 @@ def test_what_was_said_goes_into_its_holes(task):
 
 def test_a_hole_nothing_was_said_for_stays_empty_and_the_first_of_two_answers_counts(task):
     ids = ids_of(task, "the ___ eats ___ .")
-    restored = task.restored(ids, said(task, "<extra_id_1> fish <extra_id_1> grass"))
+    restored = task.fill_holes(ids, said(task, "<extra_id_1> fish <extra_id_1> grass"))
     assert restored.spans == ("", "fish")
 
 
 def test_what_is_said_before_any_sentinel_is_not_lost(task):
     ids = task.tokenizer.encode_with_specials("it sleeps <extra_id_1> fish <extra_id_0> cow")
-    assert task.written(ids) == "it sleeps <extra_id_1> fish <extra_id_0> cow"
-    assert task.written(task.tokenizer.encode("the cow sleeps")) == "the cow sleeps"
+    assert task.decode_output(ids) == "it sleeps <extra_id_1> fish <extra_id_0> cow"
+    assert task.decode_output(task.tokenizer.encode("the cow sleeps")) == "the cow sleeps"
 
 
 def test_the_share_of_spans_is_of_those_with_every_token_right(task, monkeypatch):
     targets = [
         target[1:] for batch in task.valid.evaluation() for target in batch.decoder_input.split()
     ]
-    spans = [task._spans(target) for target in targets]
+    spans = [task._spans_by_sentinel(target) for target in targets]
     last = [next(reversed(holes)) for holes in spans]  # of each text, the last hole is told wrong
     wrong = {token: [*span[:-1], 3] for holes in spans[:4] for token, span in holes.items()}
     answers = []
@@ -226,7 +226,7 @@ def test_a_t5_of_somebody_elses_rewrites_and_restores(tmp_path):
         ids = tokenizer(text, return_tensors="pt")["input_ids"]
         out = theirs.generate(ids, max_new_tokens=6, do_sample=False, num_beams=1)[0, 1:].tolist()
         out = out[: out.index(1) if 1 in out else None]
-        assert answer == Restore(p.vocabulary).written(out)
+        assert answer == Restore(p.vocabulary).decode_output(out)
     assert said[2] == said[0] == p.translate(plain, max_length=6)
     restored = p.restore(torn.replace("<extra_id_0>", "___"), max_length=6)
     assert restored == p.restore(torn, max_length=6)

@@ -17,7 +17,7 @@ from regard.errors import InputError
 from regard.inputs.text import Roles, Tokenizer, Vocabulary
 from regard.tasks import Tag
 from regard.tasks.labelled_task import ReadingOptions
-from regard.tasks.tag import NO_TAG, joined, words_in
+from regard.tasks.tag import NO_TAG, join_words, words_in
 from tests import tiny_bert
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -105,7 +105,7 @@ def test_words_of_a_text_stand_where_they_say():
     text = "  «Zoe\u0308's» cat – U.S. #x, 😀!"
     assert [text[a:b] for a, b in words_in(text)] == [
         "«", "Zoe\u0308's", "»", "cat", "–", "U.S", ".", "#x", ",", "😀", "!"]  # fmt: skip
-    joint, spans = joined(["New", "York"])
+    joint, spans = join_words(["New", "York"])
     assert [joint[a:b] for a, b in spans] == ["New", "York"]
 
 

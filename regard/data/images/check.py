@@ -15,7 +15,7 @@ from regard.data.config import ALL_FOUND, Columns
 from regard.data.images.decoding import AT_ONCE, cut_into_parts, map_in_threads, problem_text
 from regard.data.images.listing import ImageFile, find_images
 from regard.errors import InputError
-from regard.inputs.images.opening import content_of, header_of, opened
+from regard.inputs.images.opening import content_of, header_of, open_image
 
 COMPARED_SIZE = (256, 256)
 """Large JPEGs are compared at a part of their size, but no less than this."""
@@ -147,7 +147,7 @@ def _image_facts(content: Any) -> ImageFacts:
         kind, (height, width) = "array", content.shape[:2]
         mode = "L" if content.ndim == 2 else {1: "L", 3: "RGB", 4: "RGBA"}[content.shape[2]]
         raw = np.ascontiguousarray(content).tobytes()
-    image = opened(content, COMPARED_SIZE)
+    image = open_image(content, COMPARED_SIZE)
     digest = hashlib.sha256(f"{image.mode} {image.size}".encode() + image.tobytes()).digest()
     return ImageFacts(kind, mode, width, height, hashlib.sha256(raw).digest(), digest)
 

@@ -32,7 +32,7 @@ CHANNELS = (1, 3, 4)
 """Allowed numbers of channels of an array: grey, RGB, RGBA."""
 
 
-def opened(item: Any, least: tuple[int, int] | None = None) -> Image.Image:
+def open_image(item: Any, least: tuple[int, int] | None = None) -> Image.Image:
     """Open an image in mode L, RGB or RGBA, rotated upright; of an animation, its first frame.
 
     Args:
@@ -46,11 +46,11 @@ def opened(item: Any, least: tuple[int, int] | None = None) -> Image.Image:
         InputError: The item is none of these, is damaged, or is too large.
     """
     if isinstance(item, Image.Image):
-        return _plain(item, "the image")
+        return _decode(item, "the image")
     if isinstance(item, str | os.PathLike):
-        return _plain(_header(_content(Path(item)), str(item)), str(item), least)
+        return _decode(_read_header(_read_bytes(Path(item)), str(item)), str(item), least)
     if isinstance(item, bytes | bytearray):
-        return _plain(_header(bytes(item), "the image"), "the image", least)
+        return _decode(_read_header(bytes(item), "the image"), "the image", least)
     if hasattr(item, "__array__") or hasattr(item, "detach"):
         return _from_array(item)
     expected = "a path, bytes, a Pillow image or an array"
@@ -63,7 +63,7 @@ def content_of(source: Any) -> Any:
     Raises:
         InputError: The file cannot be read.
     """
-    return _content(source) if isinstance(source, Path) else source
+    return _read_bytes(source) if isinstance(source, Path) else source
 
 
 def on_white(image: Image.Image) -> Image.Image:
@@ -74,12 +74,12 @@ def on_white(image: Image.Image) -> Image.Image:
     return Image.alpha_composite(ground, image).convert("RGB")
 
 
-def shown(item: Any, largest: int = 1024) -> Image.Image:
+def display_image(item: Any, largest: int = 1024) -> Image.Image:
     """An image for display, in mode L or RGB: at most `largest` pixels wide and high.
 
     Transparent parts are white.
     """
-    image = opened(item)
+    image = open_image(item)
     image.thumbnail((largest, largest))
     return on_white(image)
 
@@ -90,7 +90,7 @@ def header_of(data: bytes) -> Image.Image:
     Raises:
         InputError: They are no image, or a too large one.
     """
-    return _header(data, "the image")
+    return _read_header(data, "the image")
 
 
 def name_of(item: Any) -> str:
@@ -100,7 +100,8 @@ def name_of(item: Any) -> str:
     return f"a {type(item).__name__}"
 
 
-def _content(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
+    """Read a file of at most `MOST_BYTES`; what prevents it becomes an `InputError`."""
     try:
         if path.is_dir():
             raise InputError(str(path), got="a folder", expected="an image file")
@@ -114,7 +115,7 @@ def _content(path: Path) -> bytes:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _header(data: bytes, name: str) -> Image.Image:
+def _read_header(data: bytes, name: str) -> Image.Image:
     """Read the header: the image with its size, pixels not yet decoded."""
     if not data:
         raise InputError(name, got="an empty file", expected="an image")
@@ -125,7 +126,7 @@ def _header(data: bytes, name: str) -> Image.Image:
         with warnings.catch_warnings(action="ignore"):
             image = Image.open(io.BytesIO(data), formats=FORMATS)
     except Image.DecompressionBombError:
-        raise _too_large(name, "more pixels than any camera's") from None
+        raise _size_error(name, "more pixels than any camera's") from None
     except Exception:  # Pillow's readers raise many types on bytes that are not an image
         expected = f"an image: {', '.join(FORMATS)}"
         raise InputError(name, got="no image", expected=expected) from None
@@ -149,19 +150,21 @@ def _silence_libtiff() -> None:
 
 
 def _check_size(image: Image.Image, name: str) -> None:
+    """Refuse images of too many pixels, of none, or of a single one."""
     if image.width * image.height > MOST_PIXELS:
-        raise _too_large(name, f"{image.width:,} x {image.height:,} pixels")
+        raise _size_error(name, f"{image.width:,} x {image.height:,} pixels")
     if not image.width or not image.height:
         raise InputError(name, got="no pixels", expected="an image")
     if image.width == image.height == 1:
         raise InputError(name, got="a single pixel", expected="an image")
 
 
-def _too_large(name: str, got: str) -> InputError:
+def _size_error(name: str, got: str) -> InputError:
+    """The error for an image of too many pixels."""
     return InputError(name, got=got, expected=f"at most {MOST_PIXELS:,} pixels")
 
 
-def _plain(image: Image.Image, name: str, least: tuple[int, int] | None = None) -> Image.Image:
+def _decode(image: Image.Image, name: str, least: tuple[int, int] | None = None) -> Image.Image:
     """Decode the pixels, rotate by the EXIF orientation, and convert to 8 bits."""
     _check_size(image, name)
     try:
@@ -172,7 +175,7 @@ def _plain(image: Image.Image, name: str, least: tuple[int, int] | None = None) 
                 image.draft(None, (side, side))
             image.load()
             image = ImageOps.exif_transpose(image)
-            return _in_8_bits(image, name)
+            return _to_8_bits(image, name)
     except InputError:
         raise
     except Exception as error:  # as above: Pillow raises many types on damaged data
@@ -180,7 +183,7 @@ def _plain(image: Image.Image, name: str, least: tuple[int, int] | None = None) 
         raise InputError(f"{name} is damaged", got=got, expected="a whole image") from None
 
 
-def _in_8_bits(image: Image.Image, name: str) -> Image.Image:
+def _to_8_bits(image: Image.Image, name: str) -> Image.Image:
     """Convert to grey, RGB or, if there is transparency, RGBA, with 8 bits per channel."""
     if image.mode.startswith("I") or image.mode == "F":  # 16 or 32 bits per pixel
         return Image.fromarray(_grey_bytes(np.asarray(image), name))
@@ -198,20 +201,21 @@ def _grey_bytes(values: NDArray[Any], name: str) -> NDArray[np.uint8]:
         return np.asarray(values, dtype=np.uint8) * (255 if values.dtype == bool else 1)
     if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
         raise InputError(name, got=f"{values.dtype} numbers", expected="0 to 1, or 0 to 255")
-    least, most = float(values.min()), float(values.max())
-    bits_16 = values.dtype.kind in "iu" and (values.dtype.itemsize == 2 or most > 255)
-    largest = 1.0 if values.dtype.kind == "f" else 65535.0 if bits_16 else 255.0
-    if least < 0 or most > largest:
-        got, expected = f"pixels from {least:g} to {most:g}", f"0 to {largest:g}"
+    lowest, highest = float(values.min()), float(values.max())
+    is_16_bit = values.dtype.kind in "iu" and (values.dtype.itemsize == 2 or highest > 255)
+    largest = 1.0 if values.dtype.kind == "f" else 65535.0 if is_16_bit else 255.0
+    if lowest < 0 or highest > largest:
+        got, expected = f"pixels from {lowest:g} to {highest:g}", f"0 to {largest:g}"
         raise InputError(name, got=got, expected=expected)
     return np.asarray(np.rint(values.astype(np.float64) * (255 / largest)), dtype=np.uint8)
 
 
 def _from_array(item: Any) -> Image.Image:
+    """Convert an array or tensor to an image; channels may be first or last."""
     values = np.asarray(item.detach().cpu() if hasattr(item, "detach") else item)
     shape = " x ".join(map(str, values.shape))
-    torchs = values.ndim == 3 and (hasattr(item, "detach") or values.shape[2] not in CHANNELS)
-    if torchs and values.shape[0] in CHANNELS:  # channels first
+    is_torch = values.ndim == 3 and (hasattr(item, "detach") or values.shape[2] not in CHANNELS)
+    if is_torch and values.shape[0] in CHANNELS:  # channels first
         values = values.transpose(1, 2, 0)
     if values.ndim == 3 and values.shape[2] == 1:
         values = values[:, :, 0]
@@ -221,5 +225,5 @@ def _from_array(item: Any) -> Image.Image:
     if not values.size:
         raise InputError("an array as an image", got=shape, expected="at least one pixel")
     if values.shape[0] * values.shape[1] > MOST_PIXELS:
-        raise _too_large("an array as an image", f"{shape} pixels")
+        raise _size_error("an array as an image", f"{shape} pixels")
     return Image.fromarray(np.ascontiguousarray(_grey_bytes(values, "an array as an image")))

@@ -18,8 +18,8 @@ from pydantic import Field, TypeAdapter, model_validator
 
 from regard.config import Config, checked
 from regard.errors import InputError
-from regard.inputs.images.ink import FRAME, fitted, framed
-from regard.inputs.images.opening import MOST_BYTES, SUFFIXES, name_of, on_white, opened
+from regard.inputs.images.ink import FRAME, frame_ink, frame_object
+from regard.inputs.images.opening import MOST_BYTES, SUFFIXES, name_of, on_white, open_image
 from regard.inputs.reader import Encoded
 
 if TYPE_CHECKING:  # a list of models reads their settings, and need not wait for torch
@@ -31,11 +31,11 @@ Numbers = tuple[float, ...]
 Resample = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
 RESAMPLES: tuple[Resample, ...] = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """In the order of Pillow's numbering, which transformers uses, too."""
-ENOUGH = 2
+DECODED_TIMES = 2
 """A JPEG of training data is decoded at no less than this many times the model's size."""
-LONGEST_SIDE = 2**16
+MAX_LONG_SIDE = 2**16
 """The most pixels of the longer side of an image that is scaled by its shorter side."""
-LARGEST = 4096
+MAX_SIDE = 4096
 """The most pixels of a side of a model's input."""
 
 
@@ -57,8 +57,8 @@ class ImageReader(Config):
     dash_is_item: ClassVar[bool] = True
 
     reader: Literal["images"] = "images"
-    height: int = Field(ge=1, le=LARGEST)
-    width: int = Field(ge=1, le=LARGEST)
+    height: int = Field(ge=1, le=MAX_SIDE)
+    width: int = Field(ge=1, le=MAX_SIDE)
     channels: Literal[1, 3] = 3
     mean: Numbers = (0.5, 0.5, 0.5)
     """Mean of each channel, from 0 to 1, which is subtracted."""
@@ -83,8 +83,8 @@ class ImageReader(Config):
         if not all(deviation > 0 for deviation in self.std):
             raise ValueError("std must be above 0")
         sides = (self.resize,) if isinstance(self.resize, int) else self.resize or ()
-        if not all(1 <= side <= LARGEST for side in sides):
-            raise ValueError(f"resize must be from 1 to {LARGEST}")
+        if not all(1 <= side <= MAX_SIDE for side in sides):
+            raise ValueError(f"resize must be from 1 to {MAX_SIDE}")
         if self.scaling == "object" and self.channels != 1:
             raise ValueError("scaling: object needs one channel")
         if self.scaling == "ink":
@@ -131,7 +131,7 @@ class ImageReader(Config):
         return b"" if sys.stdin is None else sys.stdin.buffer.read(MOST_BYTES + 1)
 
     @classmethod
-    def given(cls, values: Any) -> Dense:
+    def prepared_input(cls, values: Any) -> Dense:
         """Normalised pixels (images, channels, height, width) as a model's input."""
         import torch
 
@@ -174,7 +174,7 @@ class ImageReader(Config):
         """Scale images to the model's size.
 
         Args:
-            items: Images in any form that `opened` accepts.
+            items: Images in any form that `open_image` accepts.
             limit: Nothing is cut off: an image has as many patches as the model reads.
 
         Raises:
@@ -194,10 +194,10 @@ class ImageReader(Config):
 
     def pixels(self, item: Any) -> NDArray[np.float32]:
         """Scale an image to the model's size: (channels, height, width), from 0 to 1."""
-        image = opened(item)
-        if (light := self._light_on_dark(image, item)) is not None:
-            return light
-        return self._scaled(image).astype(np.float32) / np.float32(255)
+        image = open_image(item)
+        if (ink := self._light_on_dark(image, item)) is not None:
+            return ink
+        return self._scale_image(image).astype(np.float32) / np.float32(255)
 
     def bytes_of(self, item: Any) -> NDArray[np.uint8]:
         """Scale an image to the model's size: (channels, height, width), from 0 to 255.
@@ -205,27 +205,27 @@ class ImageReader(Config):
         As `pixels`, but for training data: large JPEGs are decoded at a part of their size.
         """
         shape = (self.height, self.width) if self.channels == 1 else (self.height, self.width, 3)
-        plain = self.scaling != "ink" and self.resize is None
-        array = isinstance(item, np.ndarray) and item.dtype == np.uint8 and item.shape == shape
-        if plain and array:
+        scales_only = self.scaling != "ink" and self.resize is None
+        has_shape = isinstance(item, np.ndarray) and item.dtype == np.uint8 and item.shape == shape
+        if scales_only and has_shape:
             return item[None] if self.channels == 1 else item.transpose(2, 0, 1)
-        image = opened(item, (ENOUGH * self.height, ENOUGH * self.width))
-        if (light := self._light_on_dark(image, item)) is not None:
-            return np.rint(255 * light).astype(np.uint8)
-        return self._scaled(image)
+        image = open_image(item, (DECODED_TIMES * self.height, DECODED_TIMES * self.width))
+        if (ink := self._light_on_dark(image, item)) is not None:
+            return np.rint(255 * ink).astype(np.uint8)
+        return self._scale_image(image)
 
     def _light_on_dark(self, image: Image.Image, item: Any) -> NDArray[np.float32] | None:
         """What stands on a plain background: (1, height, width), from 0 to 1; None: the whole."""
         if self.scaling == "ink":
-            return framed(image, self.height, name_of(item))[None]
+            return frame_ink(image, self.height, name_of(item))[None]
         if self.scaling == "object" and image.size != (self.width, self.height):
-            return fitted(image, self.height, self.width, name_of(item))[None]
+            return frame_object(image, self.height, self.width, name_of(item))[None]
         return None
 
-    def _scaled(self, image: Image.Image) -> NDArray[np.uint8]:
+    def _scale_image(self, image: Image.Image) -> NDArray[np.uint8]:
         """Scale and crop the image, on white if it has transparency: (channels, height, width)."""
         image = on_white(image).convert("RGB" if self.channels == 3 else "L")
-        size = self._size(image)
+        size = self._scaled_size(image)
         if image.size != size:
             image = image.resize(size, Image.Resampling(RESAMPLES.index(self.resample)))
         if size != (self.width, self.height):  # the middle; what lies outside is black
@@ -234,7 +234,7 @@ class ImageReader(Config):
         values: NDArray[np.uint8] = np.asarray(image)
         return values[None] if self.channels == 1 else values.transpose(2, 0, 1).copy()
 
-    def _size(self, image: Image.Image) -> tuple[int, int]:
+    def _scaled_size(self, image: Image.Image) -> tuple[int, int]:
         """Width and height that an image is scaled to, before its middle is cut out."""
         if self.resize is None:
             return self.width, self.height
@@ -242,7 +242,7 @@ class ImageReader(Config):
             return self.resize[1], self.resize[0]
         short, long = sorted(image.size)
         # a line of 1 x 10,000 pixels would become 256 x 2,560,000
-        side = min(int(self.resize * long / short), LONGEST_SIDE)
+        side = min(int(self.resize * long / short), MAX_LONG_SIDE)
         return (self.resize, side) if image.width <= image.height else (side, self.resize)
 
     def normalised(self, pixels: torch.Tensor) -> torch.Tensor:

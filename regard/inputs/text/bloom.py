@@ -17,19 +17,19 @@ from numpy.typing import NDArray
 Keys = NDArray[np.uint64]
 """Hashes of 128 bits as two numbers of 64: (…, 2)."""
 
-AT_ONCE = 2**16
+KEYS_AT_ONCE = 2**16
 """Keys that are computed together, so that little memory is taken beside the set."""
 
 
 def keys_of(digests: Iterable[bytes]) -> Iterator[Keys]:
-    """Yields digests of 16 bytes as keys, `AT_ONCE` at a time: (digests, 2).
+    """Yields digests of 16 bytes as keys, `KEYS_AT_ONCE` at a time: (digests, 2).
 
     Example:
         >>> next(keys_of([bytes(15) + b"a"])).tolist()
         [[0, 97]]
     """
     digests = iter(digests)
-    while data := b"".join(islice(digests, AT_ONCE)):
+    while data := b"".join(islice(digests, KEYS_AT_ONCE)):
         yield as_keys(data)
 
 

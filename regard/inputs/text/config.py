@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from regard.config import Config
 
 BYTES_AND_SPECIAL = 256 + 4
+"""The least entries of a byte-level vocabulary: all bytes, and the special symbols."""
 
 
 class TokensConfig(Config):
@@ -22,7 +23,8 @@ class TokensConfig(Config):
     lowercase: bool = False
 
     @model_validator(mode="after")
-    def _every_byte_fits(self) -> TokensConfig:
+    def _check_vocab(self) -> TokensConfig:
+        """Checks that a byte-level vocabulary has room for every byte."""
         if self.kind == "bpe" and self.vocab < BYTES_AND_SPECIAL:
             raise ValueError(
                 f"vocab {self.vocab} is too small for bpe: 256 bytes and 4 special symbols"

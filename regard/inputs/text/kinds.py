@@ -45,11 +45,11 @@ def byte_symbols() -> list[str]:
         >>> byte_symbols()[ord("A")], byte_symbols()[ord(" ")]
         ('A', 'Ġ')
     """
-    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1)]
-    shown += range(ord("®"), ord("ÿ") + 1)
-    hidden = [byte for byte in range(256) if byte not in shown]
-    symbols = {byte: chr(byte) for byte in shown}
-    symbols |= {byte: chr(256 + i) for i, byte in enumerate(hidden)}
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1)]
+    printable += range(ord("®"), ord("ÿ") + 1)
+    unprintable = [byte for byte in range(256) if byte not in printable]
+    symbols = {byte: chr(byte) for byte in printable}
+    symbols |= {byte: chr(256 + i) for i, byte in enumerate(unprintable)}
     return [symbols[byte] for byte in range(256)]
 
 
@@ -58,88 +58,95 @@ def train(texts: Sequence[str], config: TokensConfig) -> Inner:
     return KINDS[config.kind](texts, config)
 
 
-def _words(texts: Sequence[str], config: TokensConfig) -> Inner:
-    return _word_level(texts, config, split_words())
+def _train_words(texts: Sequence[str], config: TokensConfig) -> Inner:
+    """Learn a vocabulary of the most frequent words and punctuation marks."""
+    return _train_word_level(texts, config, split_words())
 
 
-def _characters(texts: Sequence[str], config: TokensConfig) -> Inner:
+def _train_characters(texts: Sequence[str], config: TokensConfig) -> Inner:
+    """Learn a vocabulary of the most frequent characters."""
     split = pre_tokenizers.Split(Regex(CHARACTER), behavior="isolated")
-    return _word_level(texts, config, split, decoders.Fuse())
+    return _train_word_level(texts, config, split, decoders.Fuse())
 
 
-def _word_level(
+def _train_word_level(
     texts: Sequence[str],
     config: TokensConfig,
     split: pre_tokenizers.PreTokenizer,
     decoder: decoders.Decoder | None = None,
 ) -> Inner:
+    """Learn a vocabulary of the most frequent units that a pre-tokenizer makes."""
     # The trainer keeps the most frequent units; ties are in alphabetical order.
     inner = _assemble(models.WordLevel(unk_token=SPECIAL[UNKNOWN]), config, split, decoder)
-    inner.train_from_iterator(texts, trainers.WordLevelTrainer(**_settings(config)))
+    inner.train_from_iterator(texts, trainers.WordLevelTrainer(**_trainer_settings(config)))
     return inner
 
 
-def _bytes(texts: Sequence[str], config: TokensConfig) -> Inner:  # noqa: ARG001 (nothing to learn)
+def _train_bytes(texts: Sequence[str], config: TokensConfig) -> Inner:  # noqa: ARG001 (nothing to learn)
     vocab = {symbol: i for i, symbol in enumerate([*SPECIAL, *byte_symbols()])}
     split = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     return _assemble(models.BPE(vocab, merges=[]), config, split, decoders.ByteLevel())
 
 
-def _bpe(texts: Sequence[str], config: TokensConfig) -> Inner:
+def _train_bpe(texts: Sequence[str], config: TokensConfig) -> Inner:
+    """Learn byte-level byte-pair encoding, split as in GPT-2."""
     # GPT-2's split separates letters and punctuation, so that no merge can spell a special symbol
     split = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner = _assemble(models.BPE(), config, split, decoders.ByteLevel())
     trainer = trainers.BpeTrainer(
-        **_settings(config), min_frequency=2, initial_alphabet=byte_symbols()
+        **_trainer_settings(config), min_frequency=2, initial_alphabet=byte_symbols()
     )
     inner.train_from_iterator(texts, trainer)
     return inner
 
 
-def _wordpiece(texts: Sequence[str], config: TokensConfig) -> Inner:
+def _train_wordpiece(texts: Sequence[str], config: TokensConfig) -> Inner:
+    """Learn WordPiece, as BERT's: pieces that begin a word, and pieces that continue one."""
     decoder = decoders.WordPiece(prefix=CONTINUES)
     empty = models.WordPiece(unk_token=SPECIAL[UNKNOWN])
     draft = _assemble(empty, config, split_words(), decoder)
     # each character needs two entries: one that begins a word and one that continues it
-    texts = _without_rare(texts, draft, keep=(config.vocab - len(SPECIAL)) // 2)
+    texts = _replace_rare(texts, draft, keep=(config.vocab - len(SPECIAL)) // 2)
     words = _word_counts(texts, draft)
     # The trainer numbers continuations in the order of a hash map, and breaks ties between merges
     # by number. Passing them as special tokens gives them fixed numbers.
     continuations = sorted({CONTINUES + letter for word in words for letter in word[1:]})
-    settings = {**_settings(config), "special_tokens": [*SPECIAL, *continuations]}
+    settings = {**_trainer_settings(config), "special_tokens": [*SPECIAL, *continuations]}
     trainer = trainers.WordPieceTrainer(**settings, min_frequency=2)
     draft.train_from_iterator(texts, trainer)
     model = models.WordPiece(draft.get_vocab(), unk_token=SPECIAL[UNKNOWN])
     return _assemble(model, config, split_words(), decoder)
 
 
-def _unigram(texts: Sequence[str], config: TokensConfig) -> Inner:
+def _train_unigram(texts: Sequence[str], config: TokensConfig) -> Inner:
+    """Learn a Unigram model, with `▁` for a space."""
     # punctuation is isolated, so that no piece can spell a special symbol
     split = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(SPACE), pre_tokenizers.Punctuation("isolated")]
     )
     draft = _assemble(models.Unigram(), config, split, decoders.Metaspace(SPACE))
-    texts = _without_rare(texts, draft, keep=config.vocab - len(SPECIAL) - 1)  # 1 for the space
+    texts = _replace_rare(texts, draft, keep=config.vocab - len(SPECIAL) - 1)  # 1 for the space
     trainer = trainers.UnigramTrainer(
-        **_settings(config), unk_token=SPECIAL[UNKNOWN], max_piece_length=LONGEST_PIECE
+        **_trainer_settings(config), unk_token=SPECIAL[UNKNOWN], max_piece_length=LONGEST_PIECE
     )
     draft.train_from_iterator(texts, trainer)
     pieces = sorted(set(draft.get_vocab()) - set(SPECIAL))
-    model = _estimate(pieces, _word_counts(texts, draft), most=config.vocab - len(SPECIAL))
+    model = _estimate_unigram(pieces, _word_counts(texts, draft), most=config.vocab - len(SPECIAL))
     return _assemble(model, config, split, decoders.Metaspace(SPACE))
 
 
 KINDS: dict[str, Callable[[Sequence[str], TokensConfig], Inner]] = {
-    "words": _words,
-    "characters": _characters,
-    "bytes": _bytes,
-    "bpe": _bpe,
-    "wordpiece": _wordpiece,
-    "unigram": _unigram,
+    "words": _train_words,
+    "characters": _train_characters,
+    "bytes": _train_bytes,
+    "bpe": _train_bpe,
+    "wordpiece": _train_wordpiece,
+    "unigram": _train_unigram,
 }
 
 
-def _settings(config: TokensConfig) -> dict[str, Any]:
+def _trainer_settings(config: TokensConfig) -> dict[str, Any]:
+    """The settings that all trainers of the library take."""
     return {"vocab_size": config.vocab, "special_tokens": [*SPECIAL], "show_progress": False}
 
 
@@ -149,6 +156,7 @@ def _assemble(
     split: pre_tokenizers.PreTokenizer,
     decoder: decoders.Decoder | None = None,
 ) -> Inner:
+    """Put a tokenizer together from its model, normaliser, pre-tokenizer and decoder."""
     inner = Inner(model)
     if config.lowercase:
         inner.normalizer = normalizers.Lowercase()
@@ -164,27 +172,28 @@ def _word_counts(texts: Iterable[str], inner: Inner) -> dict[str, int]:
     """Count the units that the pre-tokenizer makes, in alphabetical order."""
     counts: Counter[str] = Counter()
     for chunk, count in Counter(chunk for text in texts for chunk in text.split()).items():
-        for word, _ in inner.pre_tokenizer.pre_tokenize_str(_normalized(chunk, inner)):
+        for word, _ in inner.pre_tokenizer.pre_tokenize_str(_normalize(chunk, inner)):
             counts[word] += count
     return dict(sorted(counts.items()))
 
 
-def _without_rare(texts: Sequence[str], inner: Inner, keep: int) -> Sequence[str]:
+def _replace_rare(texts: Sequence[str], inner: Inner, keep: int) -> Sequence[str]:
     """Replace all but the `keep` most frequent characters of the sentences by spaces."""
-    counts = Counter(_normalized("".join(texts), inner))
+    counts = Counter(_normalize("".join(texts), inner))
     letters = [letter for letter in counts if not letter.isspace()]
     if len(letters) <= keep:
         return texts
     by_count = sorted(letters, key=lambda letter: (-counts[letter], letter))
     rare = dict.fromkeys(map(ord, by_count[keep:]), " ")
-    return [_normalized(text, inner).translate(rare) for text in texts]
+    return [_normalize(text, inner).translate(rare) for text in texts]
 
 
-def _normalized(text: str, inner: Inner) -> str:
+def _normalize(text: str, inner: Inner) -> str:
+    """Apply the normaliser of a tokenizer, if it has one."""
     return inner.normalizer.normalize_str(text) if inner.normalizer else text
 
 
-def _estimate(pieces: Sequence[str], words: Mapping[str, int], most: int) -> models.Unigram:
+def _estimate_unigram(pieces: Sequence[str], words: Mapping[str, int], most: int) -> models.Unigram:
     """Estimate Unigram's scores, log p(piece), from the likeliest segmentations of the words.
 
     The trainer sums expected counts as floats in the random order of a hash map, so that its scores
@@ -196,26 +205,27 @@ def _estimate(pieces: Sequence[str], words: Mapping[str, int], most: int) -> mod
         words: The words with their counts.
         most: The most pieces to keep.
     """
-    known = set(pieces)
+    candidates = set(pieces)
     uses = Counter[str]()
     for word, count in words.items():
         for start in range(len(word)):
             for end in range(start + 1, min(start + LONGEST_PIECE, len(word)) + 1):
-                if word[start:end] in known:
+                if word[start:end] in candidates:
                     uses[word[start:end]] += count
     for _ in range(ROUNDS):
         # The trainer may return a few pieces too many. Single characters are kept: without them
         # words would become unknown.
         pieces = sorted(pieces, key=lambda piece: (len(piece) > 1, -uses[piece], piece))[:most]
-        cut = Inner(_scored(pieces, uses))
+        inner = Inner(_unigram_model(pieces, uses))
         uses = Counter()
-        for encoding, count in zip(cut.encode_batch(list(words)), words.values(), strict=True):
+        for encoding, count in zip(inner.encode_batch(list(words)), words.values(), strict=True):
             for piece in encoding.tokens:
                 uses[piece] += count
-    return _scored(pieces, uses)
+    return _unigram_model(pieces, uses)
 
 
-def _scored(pieces: Sequence[str], uses: Mapping[str, int]) -> models.Unigram:
+def _unigram_model(pieces: Sequence[str], uses: Mapping[str, int]) -> models.Unigram:
+    """The Unigram model with the scores log(uses / total), best pieces first."""
     # an unused piece counts as half a use: rare, but not impossible
     total = sum(uses[piece] or 0.5 for piece in pieces)
     # six decimals: more would not survive the library's JSON bit for bit

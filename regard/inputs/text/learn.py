@@ -19,7 +19,7 @@ from regard.errors import InputError
 from regard.inputs.processor import Vocabulary
 from regard.inputs.text.config import TokensConfig
 from regard.inputs.text.kinds import BEGIN, END, PAD, SPECIAL, UNKNOWN, train
-from regard.inputs.text.spelling import checked
+from regard.inputs.text.spelling import check_text
 from regard.inputs.text.tokenizer import LEARNED, Roles, Tokenizer
 
 MASK = "<mask>"
@@ -27,7 +27,7 @@ SENTINEL = "<extra_id_{}>"
 """T5's symbol for a hidden span, by its number."""
 SENTINELS = 100
 """Number of sentinels, as in T5; in a vocabulary below 800 entries, an eighth of its size."""
-SPACED = ("bpe", "unigram")
+KINDS_WITH_SPACES = ("bpe", "unigram")
 """Kinds in which a space belongs to the piece after it; a mask or sentinel then includes the space
 before it."""
 
@@ -70,15 +70,16 @@ def learn(pairs: Sequence[TextPair], config: TokensConfig) -> Vocabulary:
     if not pairs:
         raise InputError("tokens", got="no training pairs", expected="at least one to learn from")
 
-    def learned(texts: list[str]) -> Tokenizer:
-        inner = train([checked(text) for text in texts], config)
+    def train_tokenizer(texts: list[str]) -> Tokenizer:
+        """Learn the tokenizer of one side, or of both."""
+        inner = train([check_text(text) for text in texts], config)
         return Tokenizer(json.loads(inner.to_str()), LEARNED, sentences=True)
 
     source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
     if config.shared:
-        both = learned(source + target)
-        return Vocabulary(both, both)
-    return Vocabulary(learned(source), learned(target))
+        tokenizer = train_tokenizer(source + target)
+        return Vocabulary(tokenizer, tokenizer)
+    return Vocabulary(train_tokenizer(source), train_tokenizer(target))
 
 
 def learn_plain(texts: Sequence[str], config: TokensConfig, around: TaskSymbols) -> Vocabulary:
@@ -94,20 +95,19 @@ def learn_plain(texts: Sequence[str], config: TokensConfig, around: TaskSymbols)
     """
     if not texts:
         raise InputError("tokens", got="no text", expected="some to learn from")
-    extra = _holes(around, config.vocab)
-    smaller = config.model_copy(update={"vocab": max(8, config.vocab - len(extra))})
-    inner = train(texts, smaller)
-    spaced = config.kind in SPACED
-    inner.add_special_tokens([AddedToken(hole, special=True, lstrip=spaced) for hole in extra])
+    holes = _hole_symbols(around, config.vocab)
+    reduced_config = config.model_copy(update={"vocab": max(8, config.vocab - len(holes))})
+    inner = train(texts, reduced_config)
+    has_spaces = config.kind in KINDS_WITH_SPACES
+    inner.add_special_tokens([AddedToken(hole, special=True, lstrip=has_spaces) for hole in holes])
     inner.post_processor = TemplateProcessing(
         single=around.single,
         pair=around.pair,
         special_tokens=[(SPECIAL[BEGIN], BEGIN), (SPECIAL[END], END)],
     )
     roles = Roles(BEGIN, END, PAD, UNKNOWN, BEGIN, END, inner.token_to_id(MASK))
-    if not around.single.startswith(
-        SPECIAL[BEGIN]
-    ):  # T5 has no begin symbol: its decoder starts with the padding
+    # T5 has no begin symbol: its decoder starts with the padding.
+    if not around.single.startswith(SPECIAL[BEGIN]):
         roles = Roles(end=END, pad=PAD, unknown=UNKNOWN, start=PAD)
     tokenizer = Tokenizer(json.loads(inner.to_str()), roles)
     return Vocabulary(tokenizer, tokenizer)
@@ -126,7 +126,7 @@ def has_sentinels(processor: Vocabulary) -> bool:
     return bool(sentinels_of(processor.source))
 
 
-def _holes(around: TaskSymbols, vocab: int) -> list[str]:
+def _hole_symbols(around: TaskSymbols, vocab: int) -> list[str]:
     """Return the symbols for hidden text: the mask, the sentinels, or none."""
     if around.holes == "mask":
         return [MASK]

@@ -22,7 +22,7 @@ from regard.runtime.units import aligned
 if TYPE_CHECKING:
     from regard.inputs.text.tokenizer import Tokenizer
 
-_TEXT = -1
+_TEXT_PLACE = -1
 """Placeholder id of the text in a template; no symbol has this id."""
 LONGEST_ID = 9
 """The most digits of an id; no vocabulary is that large."""
@@ -79,12 +79,12 @@ def tokens_of(tokenizer: Tokenizer, text: str, *, target: bool = False) -> list[
         target: Whether the text is for a decoder, with begin and end symbols around it instead of
             the tokenizer's template.
     """
-    ids, spans = tokenizer.located(text)
-    around = _around_target(tokenizer) if target else tokenizer.template([_TEXT])
+    ids, spans = tokenizer.encode_with_spans(text)
+    around = _around_target(tokenizer) if target else tokenizer.template([_TEXT_PLACE])
     tokens: list[Token] = []
     position = 0
     for symbol in around:
-        if symbol != _TEXT:
+        if symbol != _TEXT_PLACE:
             [piece] = tokenizer.tokens([symbol])
             tokens.append(Token(piece, symbol, position, position, special=True))
             continue
@@ -103,17 +103,17 @@ def tokenize(tokenizer: Tokenizer, text: str, *, target: bool = False) -> Tokeni
         text: Any text.
         target: Whether the text is for a decoder, as in `tokens_of`.
     """
-    ids, spans = tokenizer.located(text)
+    ids, spans = tokenizer.encode_with_spans(text)
     unknown = tuple(tokenizer.unknown_words(text))
     decoded = tokenizer.decode(ids)
-    known, written = text, decoded
+    known_text, known_output = text, decoded
     if unknown:
-        lost_places = [
+        unknown_spans = [
             span for token, span in zip(ids, spans, strict=True) if tokenizer.is_unknown(token)
         ]
-        known = _without(text, lost_places)
-        written = tokenizer.decode([token for token in ids if not tokenizer.is_unknown(token)])
-    lost = _changes(known, written)
+        known_text = _remove_spans(text, unknown_spans)
+        known_output = tokenizer.decode([token for token in ids if not tokenizer.is_unknown(token)])
+    lost = _lost_features(known_text, known_output)
     if unknown:  # without the unknown words, spaces differ anyway
         lost = tuple(change for change in lost if change != "spaces")
     tokens = tuple(tokens_of(tokenizer, text, target=target))
@@ -128,8 +128,8 @@ def read_ids(tokenizer: Tokenizer, line: str) -> list[int]:
     """
     ids = []
     for word in line.replace(",", " ").split():
-        number = word.isascii() and word.isdecimal() and len(word) <= LONGEST_ID
-        if not number or int(word) >= tokenizer.vocab:
+        is_number = word.isascii() and word.isdecimal() and len(word) <= LONGEST_ID
+        if not is_number or int(word) >= tokenizer.vocab:
             raise InputError("an id", got=word, expected=f"0 to {tokenizer.vocab - 1}")
         ids.append(int(word))
     return ids
@@ -137,9 +137,9 @@ def read_ids(tokenizer: Tokenizer, line: str) -> list[int]:
 
 def table(tokenized: Tokenization) -> str:
     """Format tokens as aligned lines of token, id, span and a note; then what was lost."""
-    rows = [_row(tokenized.text, token) for token in tokenized.tokens]
+    rows = [_token_row(tokenized.text, token) for token in tokenized.tokens]
     lines = aligned([("token", "id", "characters", ""), *rows])
-    return "\n".join([*lines, *_losses(tokenized)])
+    return "\n".join([*lines, *_loss_lines(tokenized)])
 
 
 def id_table(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
@@ -156,18 +156,18 @@ def side_by_side(names: Sequence[str], results: Sequence[Tokenization]) -> str:
     buckets = [_buckets(result, edges) for result in results]
     for group in zip(*buckets, strict=True):
         for line in zip_longest(*group):
-            cells = (("", "") if token is None else _short(token) for token in line)
+            cells = (("", "") if token is None else _token_cells(token) for token in line)
             rows.append(tuple(cell for pair in cells for cell in pair))
     counts = (f"{len(result.tokens)} tokens" for result in results)
     rows.append(tuple(cell for count in counts for cell in (count, "")))
     losses = [f"{name} {line}" for name, result in zip(names, results, strict=True)
-              for line in _losses(result)]  # fmt: skip
+              for line in _loss_lines(result)]  # fmt: skip
     return "\n".join([*aligned(rows), *losses])
 
 
 def _around_target(tokenizer: Tokenizer) -> list[int]:
     """Return the template of a decoder's text: the begin symbol, the text, the end symbol."""
-    around = [_TEXT]
+    around = [_TEXT_PLACE]
     with suppress(InputError):  # a vocabulary may have no begin or end symbol
         around = [*around, tokenizer.end]
     with suppress(InputError):
@@ -175,24 +175,24 @@ def _around_target(tokenizer: Tokenizer) -> list[int]:
     return around
 
 
-def _row(text: str, token: Token) -> tuple[str, str, str, str]:
-    return (*_short(token), f"{token.start}-{token.end}", _note(text, token))
+def _token_row(text: str, token: Token) -> tuple[str, str, str, str]:
+    return (*_token_cells(token), f"{token.start}-{token.end}", _token_note(text, token))
 
 
-def _short(token: Token) -> tuple[str, str]:
+def _token_cells(token: Token) -> tuple[str, str]:
     return escaped(token.token), str(token.id)
 
 
-def _note(text: str, token: Token) -> str:
+def _token_note(text: str, token: Token) -> str:
     """Say whether a token is a symbol, and which text it stands for if it is spelled otherwise."""
-    typed = text[token.start : token.end].strip()
+    source_text = text[token.start : token.end].strip()
     if token.special:  # of these, only the unknown symbol stands for text
-        return f"unknown: {escaped(typed)}" if typed else "special"
-    spelled = token.token.replace(SPACE, " ").strip(), token.token.removeprefix(CONTINUES)
-    return "" if typed in ("", token.token, *spelled) else f"for {escaped(typed)}"
+        return f"unknown: {escaped(source_text)}" if source_text else "special"
+    spellings = token.token.replace(SPACE, " ").strip(), token.token.removeprefix(CONTINUES)
+    return "" if source_text in ("", token.token, *spellings) else f"for {escaped(source_text)}"
 
 
-def _losses(tokenized: Tokenization) -> list[str]:
+def _loss_lines(tokenized: Tokenization) -> list[str]:
     """Return a line that says what was lost; no line if nothing was."""
     parts = [", ".join(tokenized.lost)] if tokenized.lost else []
     if tokenized.unknown:
@@ -202,20 +202,22 @@ def _losses(tokenized: Tokenization) -> list[str]:
     return [f"lost: {', '.join(parts)}; decoded: {escaped(tokenized.decoded)}"]
 
 
-def _without(text: str, spans: Sequence[Span]) -> str:
+def _remove_spans(text: str, spans: Sequence[Span]) -> str:
+    """Remove spans of characters from a text."""
     lost = {i for start, end in spans for i in range(start, end)}
     return "".join(letter for i, letter in enumerate(text) if i not in lost)
 
 
-def _unaccented(text: str) -> str:
+def _remove_accents(text: str) -> str:
+    """Replace letters with accents by those without."""
     letters = unicodedata.normalize("NFD", text)
     base_letters = (letter for letter in letters if not unicodedata.combining(letter))
     return unicodedata.normalize("NFC", "".join(base_letters))
 
 
-_ALIKE: dict[str, Callable[[str], str]] = {
+_REMOVE: dict[str, Callable[[str], str]] = {
     "forms": lambda text: unicodedata.normalize("NFKC", text),
-    "accents": _unaccented,
+    "accents": _remove_accents,
     "case": str.casefold,
     "spaces": lambda text: "".join(text.split()),
 }
@@ -223,25 +225,25 @@ _ALIKE: dict[str, Callable[[str], str]] = {
 which they are applied."""
 
 
-def _changes(text: str, decoded: str) -> tuple[str, ...]:
-    """Find the fewest of `_ALIKE` that make two texts equal; `characters` if none do."""
-    for count in range(len(_ALIKE) + 1):
-        for names in combinations(_ALIKE, count):
+def _lost_features(text: str, decoded: str) -> tuple[str, ...]:
+    """Find the fewest of `_REMOVE` that make two texts equal; `characters` if none do."""
+    for count in range(len(_REMOVE) + 1):
+        for names in combinations(_REMOVE, count):
             changed, changed_decoded = text, decoded
             for name in names:
-                changed, changed_decoded = _ALIKE[name](changed), _ALIKE[name](changed_decoded)
+                changed, changed_decoded = _REMOVE[name](changed), _REMOVE[name](changed_decoded)
             if changed == changed_decoded:
                 return names
     return ("characters",)
 
 
-def _starts(tokenized: Tokenization) -> list[int]:
+def _token_starts(tokenized: Tokenization) -> list[int]:
     """Return the start of each token without leading spaces, which tokenizers treat differently."""
     starts = []
     for token in tokenized.tokens:
-        typed = tokenized.text[token.start : token.end]
-        blank = len(typed) - len(typed.lstrip())
-        starts.append(token.start + (blank if typed.strip() else 0))
+        source_text = tokenized.text[token.start : token.end]
+        spaces = len(source_text) - len(source_text.lstrip())
+        starts.append(token.start + (spaces if source_text.strip() else 0))
     return list(accumulate(starts, max))
 
 
@@ -249,7 +251,7 @@ def _common_edges(results: Sequence[Tokenization]) -> list[int]:
     """Find the positions at which a token of every tokenizer begins and none continues."""
     edges = []
     for result in results:
-        starts = _starts(result)
+        starts = _token_starts(result)
         ends = [0, *accumulate((token.end for token in result.tokens), max)]
         edges.append({start for start, end in zip(starts, ends, strict=False) if end <= start})
     return sorted(set.intersection(*edges))
@@ -262,6 +264,6 @@ def _buckets(tokenized: Tokenization, edges: Sequence[int]) -> list[list[Token]]
         One list of tokens more than there are edges.
     """
     buckets: list[list[Token]] = [[] for _ in range(len(edges) + 1)]
-    for token, start in zip(tokenized.tokens, _starts(tokenized), strict=True):
+    for token, start in zip(tokenized.tokens, _token_starts(tokenized), strict=True):
         buckets[bisect_right(edges, start)].append(token)
     return buckets

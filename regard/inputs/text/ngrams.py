@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from regard.errors import InputError
 from regard.inputs.text.bloom import Bloom, Keys, as_keys
 
-BITS = 10
+BITS_PER_NGRAM = 10
 """Bits of the set for each n-gram."""
-HASHES = 7
+BITS_SET = 7
 """Bits set for each n-gram: with 10 bits each, ln 2 · 10 = 7 gives the fewest false members, 1%."""
-MOST = 20_000_000
+MAX_NGRAMS = 20_000_000
 """The largest number of n-grams in a set, which then takes 25 MB."""
-AT_ONCE = 2**20
+HASHES_AT_ONCE = 2**20
 """Hashes that are sorted at once."""
 
 _WORD = re.compile(r"\w+")
@@ -62,31 +62,32 @@ class Ngrams:
             pieces: The documents in pieces, each with whether it is the last of its document.
             size: The number of words of an n-gram.
         """
-        different = _Hashes()
-        for words in _windows(pieces, size):
-            different.add(_hashed(words))
-            if different.count > MOST:  # at once, so that a longer text cannot fill the memory
+        hashes = _Hashes()
+        for words in _word_windows(pieces, size):
+            hashes.add(_hash_words(words))
+            if hashes.count > MAX_NGRAMS:  # at once, so that a longer text cannot fill the memory
                 raise InputError(
                     "decode.no_copy",
-                    got=f"a text with more than {MOST:,} different sequences of {size} words",
-                    expected=f"at most {MOST:,}",
+                    got=f"a text with more than {MAX_NGRAMS:,} different sequences of {size} words",
+                    expected=f"at most {MAX_NGRAMS:,}",
                     fix="set decode.no_copy to 0",
                 )
-        different.flush()
-        ngrams = Bloom.empty(different.count, BITS)
-        for keys in different.runs:
+        hashes.flush()
+        ngrams = Bloom.empty(hashes.count, BITS_PER_NGRAM)
+        for keys in hashes.runs:
             ngrams.add(keys)
         return cls(size, ngrams.bits.tobytes())
 
     @cached_property
-    def _set(self) -> Bloom:
-        return Bloom(np.frombuffer(self.bits, np.uint8), HASHES)
+    def _bloom(self) -> Bloom:
+        """The filter over `bits`."""
+        return Bloom(np.frombuffer(self.bits, np.uint8), BITS_SET)
 
     def __contains__(self, words: Sequence[str]) -> bool:
         """Whether these `size` words, in lower case, are in the set."""
-        return bool(self._set.holds(as_keys(_hashed(words)))[0])
+        return bool(self._bloom.holds(as_keys(_hash_words(words)))[0])
 
-    def copied(self, before: str, after: str) -> bool:
+    def copies(self, before: str, after: str) -> bool:
         """Whether extending the text `before` to `after` completes an n-gram of the set."""
         words, old = words_in(after), words_in(before)
         first = len(old) if words[: len(old)] == old else len(old) - 1  # the first new word
@@ -129,23 +130,23 @@ class _Hashes:
     def add(self, hashed: bytes) -> None:
         """Adds a hash; it counts once it was compared with the others."""
         self._new += hashed
-        if len(self._new) >= 16 * min(AT_ONCE, MOST):
+        if len(self._new) >= 16 * min(HASHES_AT_ONCE, MAX_NGRAMS):
             self.flush()
 
     def flush(self) -> None:
         """Compares the new hashes with those before, and keeps the different ones."""
-        new = _different(as_keys(bytes(self._new)))
+        new = _unique_hashes(as_keys(bytes(self._new)))
         self._new.clear()
         for run in self.runs:
-            new = new[~_among(new, run)]
-        if self.runs and len(self.runs[-1]) < AT_ONCE:  # small runs are joined
-            new = _different(np.concatenate([self.runs.pop(), new]))
+            new = new[~_is_in_run(new, run)]
+        if self.runs and len(self.runs[-1]) < HASHES_AT_ONCE:  # small runs are joined
+            new = _unique_hashes(np.concatenate([self.runs.pop(), new]))
         if len(new):
             self.runs.append(new)
         self.count = sum(map(len, self.runs))
 
 
-def _different(hashes: Keys) -> Keys:
+def _unique_hashes(hashes: Keys) -> Keys:
     """Sorts hashes, each once."""
     hashes = hashes[np.lexsort((hashes[:, 1], hashes[:, 0]))]
     first = np.ones(len(hashes), dtype=np.bool_)
@@ -153,14 +154,14 @@ def _different(hashes: Keys) -> Keys:
     return hashes[first]
 
 
-def _among(hashes: Keys, run: Keys) -> NDArray[np.bool_]:
+def _is_in_run(hashes: Keys, run: Keys) -> NDArray[np.bool_]:
     """Whether each hash is in a sorted run; the first halves of a run differ, with 64 bits."""
     rows = np.searchsorted(run[:, 0], hashes[:, 0])
-    same: NDArray[np.bool_] = (run[np.minimum(rows, len(run) - 1)] == hashes).all(axis=1)
-    return same
+    is_equal: NDArray[np.bool_] = (run[np.minimum(rows, len(run) - 1)] == hashes).all(axis=1)
+    return is_equal
 
 
-def _windows(pieces: Iterable[tuple[str, bool]], size: int) -> Iterator[list[str]]:
+def _word_windows(pieces: Iterable[tuple[str, bool]], size: int) -> Iterator[list[str]]:
     """Yields every `size` consecutive words of each document."""
     words: list[str] = []
     for text, last in pieces:
@@ -170,5 +171,6 @@ def _windows(pieces: Iterable[tuple[str, bool]], size: int) -> Iterator[list[str
         words = [] if last else words[max(0, len(words) - size + 1) :]
 
 
-def _hashed(words: Sequence[str]) -> bytes:
+def _hash_words(words: Sequence[str]) -> bytes:
+    """A hash of some words, of 128 bits."""
     return hashlib.blake2b(" ".join(words).encode(), digest_size=16).digest()

@@ -86,7 +86,7 @@ class TextReader(ABC):
         return parse(line)
 
     @classmethod
-    def given(cls, values: Any) -> None:
+    def prepared_input(cls, values: Any) -> None:
         """None: what a user has prepared are token ids."""
         del values
 
@@ -111,11 +111,11 @@ class TextReader(ABC):
         encoded, next_ids = [], iter(rows)
         for item, (_, second) in zip(items, pairs, strict=True):
             ids, pair = next(next_ids), None if second is None else next(next_ids)
-            whole = len(ids) + len(pair or ())
+            full_length = len(ids) + len(pair or ())
             if limit is not None:
                 around = len(self.template([], None if pair is None else []))
-                ids, pair = shortened(ids, pair, limit - around)
-            cut = whole - len(ids) - len(pair or ())
+                ids, pair = truncate_pair(ids, pair, limit - around)
+            cut = full_length - len(ids) - len(pair or ())
             types = self.token_types(ids, pair)
             encoded.append(Encoded(item, self.template(ids, pair), types, cut))
         return encoded
@@ -131,7 +131,7 @@ class TextReader(ABC):
         return ids.typed(torch.tensor(types) if any(types) else None)
 
 
-def shortened(
+def truncate_pair(
     ids: list[int], pair: list[int] | None, limit: int
 ) -> tuple[list[int], list[int] | None]:
     """Truncates a text or a pair to `limit` tokens in all; the longer text is shortened first."""

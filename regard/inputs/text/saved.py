@@ -26,7 +26,7 @@ the unknown symbol and the value it must have."""
 
 def parse(text: str) -> dict[str, Any]:
     """Parse the text of a `tokenizer.json`, a JSON object."""
-    return parse_object(text, _damaged)
+    return parse_object(text, _checkpoint_error)
 
 
 def check_learned(spec: object) -> Spec:
@@ -35,44 +35,46 @@ def check_learned(spec: object) -> Spec:
     Raises:
         InputError: If anything in it is damaged, or it is not of a kind that `learn` makes.
     """
-    name, expected = _form_of(spec)
+    name, expected = _find_form(spec)
     assert isinstance(spec, dict)  # checked by _form_of
     for setting in ("truncation", "padding", "post_processor"):
         if spec.get(setting) is not None:
-            raise _damaged(f"a setting for {setting}")
+            raise _checkpoint_error(f"a setting for {setting}")
     normalizer, model = spec.get("normalizer"), spec["model"]
     if normalizer is not None and normalizer != {"type": "Lowercase"}:
-        raise _damaged(f"the normalizer {_field(normalizer, 'type')}")
+        raise _checkpoint_error(f"the normalizer {_field(normalizer, 'type')}")
     if model.get(name) != expected:
-        raise _damaged(f"{name} {model.get(name)!r}")
+        raise _checkpoint_error(f"{name} {model.get(name)!r}")
     with guarded("tokenizer.json"):
         pieces = piece_ids(spec) | {entry["content"]: entry["id"] for entry in spec["added_tokens"]}
         special = [pieces.get(symbol) for symbol in SPECIAL]
         if special != [0, 1, 2, 3]:
-            raise _damaged(f"ids {special} for {' '.join(SPECIAL)}")
+            raise _checkpoint_error(f"ids {special} for {' '.join(SPECIAL)}")
         if sorted(pieces.values()) != list(range(len(pieces))):
-            raise _damaged("ids with gaps or repeats")
+            raise _checkpoint_error("ids with gaps or repeats")
         letters = set("".join(pieces.keys() - set(SPECIAL)))
         if model["type"] == "BPE" and not letters <= set(byte_symbols()):
-            raise _damaged("byte-level pieces with characters that stand for no byte")
+            raise _checkpoint_error("byte-level pieces with characters that stand for no byte")
     return spec
 
 
-def _form_of(spec: object) -> tuple[str, object]:
+def _find_form(spec: object) -> tuple[str, object]:
     """Look up the kind of tokenizer in `FORMS`, by its model and pre-tokenizer."""
     model, split = _field(spec, "model"), _field(spec, "pre_tokenizer")
     fields = _field(model, "type"), _field(split, "type"), _field(_field(split, "pattern"), "Regex")
     key = tuple(value if isinstance(value, str) else None for value in fields)
     if key not in FORMS:
-        raise _damaged(f"a model {key[0]} with the split {key[2] or key[1]}")
+        raise _checkpoint_error(f"a model {key[0]} with the split {key[2] or key[1]}")
     return FORMS[key]
 
 
 def _field(section: object, name: str) -> object:
+    """A field of a JSON object; None if it has none, or is no object."""
     return section.get(name) if isinstance(section, dict) else None
 
 
-def _damaged(got: str) -> InputError:
+def _checkpoint_error(got: str) -> InputError:
+    """The error for a `tokenizer.json` that is not that of a checkpoint."""
     return InputError(
         "tokenizer.json",
         got=got,

@@ -24,16 +24,16 @@ def join_words(words: Sequence[str]) -> str:
         >>> join_words(["„", "Ja", "“", ",", "sagte", "er", "."])
         '„Ja“, sagte er.'
     """
-    written: list[str] = []
+    parts: list[str] = []
     closing: list[str] = []  # closing marks of the open quotations, innermost last
-    space = False  # whether a space may precede the next word
+    may_have_space = False  # whether a space may precede the next word
     for i, word in enumerate(words):
         before, after = _spaces(word, words[i + 1 :], closing)
-        if written and space and before:
-            written.append(" ")
-        written.append(word)
-        space = after
-    return "".join(written)
+        if parts and may_have_space and before:
+            parts.append(" ")
+        parts.append(word)
+        may_have_space = after
+    return "".join(parts)
 
 
 def _spaces(word: str, following: Sequence[str], closing: list[str]) -> tuple[bool, bool]:

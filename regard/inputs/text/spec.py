@@ -30,7 +30,8 @@ LONGEST_PIECE = 4096
 encoding grows with the square of the length."""
 MOST_GROWTH = 4096
 """The most times that normalising may lengthen a text; published tokenizers stay below 100."""
-_PROBE = "Probe: é 東京 👩 </s>\t1"
+_PROBE_TEXT = "Probe: é 東京 👩 </s>\t1"
+"""A text with accents, other scripts, an emoji and a symbol, to try a tokenizer out."""
 
 
 class guarded:  # noqa: N801 (as `contextlib.suppress`; entered with every text, so no generator)
@@ -47,11 +48,11 @@ class guarded:  # noqa: N801 (as `contextlib.suppress`; entered with every text,
             return
         # The library's `PanicException` is not a subclass of `Exception`.
         if isinstance(problem, Exception) or type(problem).__name__ == "PanicException":
-            shown = " ".join(str(problem).split())[:160] or type(problem).__name__
-            raise damaged(self._file, f"content that cannot be read ({shown})") from None
+            message = " ".join(str(problem).split())[:160] or type(problem).__name__
+            raise file_error(self._file, f"content that cannot be read ({message})") from None
 
 
-def damaged(file: str, got: str) -> InputError:
+def file_error(file: str, got: str) -> InputError:
     """Return the error for a damaged file."""
     return InputError(
         file,
@@ -61,14 +62,14 @@ def damaged(file: str, got: str) -> InputError:
     )
 
 
-def parse_object(text: str, refuse: Callable[[str], InputError]) -> dict[str, Any]:
-    """Parse a JSON object; `refuse` makes the error from what was found instead."""
+def parse_object(text: str, make_error: Callable[[str], InputError]) -> dict[str, Any]:
+    """Parse a JSON object; `make_error` makes the error from what was found instead."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as problem:
-        raise refuse(f"text that is not JSON ({problem})") from None
+        raise make_error(f"text that is not JSON ({problem})") from None
     if not isinstance(value, dict):
-        raise refuse(f"a JSON {type(value).__name__}")
+        raise make_error(f"a JSON {type(value).__name__}")
     return value
 
 
@@ -83,9 +84,9 @@ def build(spec: Spec, file: str) -> Inner:
         check_growth(spec.get("decoder"), file)
         added = (entry["content"] for entry in spec.get("added_tokens") or [])
         check_lengths(chain(piece_ids(spec), added), file)
-        inner = Inner.from_str(json.dumps(_hidden(spec)))
+        inner = Inner.from_str(json.dumps(_hide_symbols(spec)))
         inner.encode_special_tokens = True
-        inner.decode(inner.encode(_PROBE).ids)  # some damage shows only when encoding
+        inner.decode(inner.encode(_PROBE_TEXT).ids)  # some damage shows only when encoding
     return inner
 
 
@@ -93,20 +94,20 @@ def check_lengths(pieces: Iterable[str], file: str) -> None:
     """Refuse pieces that are so long that encoding would take too much time and memory."""
     longest = max(map(len, pieces), default=0)
     if longest > LONGEST_PIECE:
-        raise damaged(file, f"a piece of {longest:,} characters, more than {LONGEST_PIECE:,}")
+        raise file_error(file, f"a piece of {longest:,} characters, more than {LONGEST_PIECE:,}")
 
 
 def check_growth(step: Any, file: str) -> None:
     """Refuse a normalizer or decoder that would make a text many times as long."""
-    if _growth(step, file) > MOST_GROWTH:
-        raise damaged(file, f"steps that make a text more than {MOST_GROWTH:,} times as long")
+    if _max_growth(step, file) > MOST_GROWTH:
+        raise file_error(file, f"steps that make a text more than {MOST_GROWTH:,} times as long")
 
 
-def _growth(step: Any, file: str) -> int:
+def _max_growth(step: Any, file: str) -> int:
     """Bound how many times as long a normalizer or decoder can make a text."""
     match step:
         case {"normalizers": [*steps]} | {"decoders": [*steps]}:
-            return math.prod(_growth(inner, file) for inner in steps)
+            return math.prod(_max_growth(inner, file) for inner in steps)
         case {"type": "Replace", "pattern": {"String": str(old)}, "content": str(new)} if old:
             return max(1, -(-len(new) // len(old)))
         case {"type": "Replace", "content": str(new)}:
@@ -127,7 +128,7 @@ def check_characters(data: bytes, file: str) -> int:
     """
     size = 4 + int.from_bytes(data[:4], "little")
     if size > len(data) or size % 4:
-        raise damaged(file, f"a character map of {len(data):,} bytes that claims {size:,}")
+        raise file_error(file, f"a character map of {len(data):,} bytes that claims {size:,}")
     return max(1, *map(len, data[size:].split(b"\0")))
 
 
@@ -140,13 +141,13 @@ def pieces_of(inner: Inner, spec: Spec, file: str) -> list[str]:
     entries = inner.get_vocab()
     highest = max(entries.values(), default=-1)
     if not 0 <= highest < MOST_IDS:
-        raise damaged(file, f"{highest + 1} ids")
+        raise file_error(file, f"{highest + 1} ids")
     pieces = [""] * (highest + 1)
     for piece, token in entries.items():
         pieces[token] = piece.removeprefix(HIDDEN) or piece  # a piece may be `HIDDEN` itself
     for entry in spec.get("added_tokens") or []:
         if not (0 <= entry["id"] <= highest and pieces[entry["id"]] == entry["content"]):
-            raise damaged(
+            raise file_error(
                 file, f"{entry['content']!r} with the id {entry['id']}, which it cannot have"
             )
     return pieces
@@ -166,7 +167,7 @@ def special_symbols(spec: Spec, file: str) -> dict[int, str]:
 
 
 def kind_of(spec: Spec) -> str:
-    """Determine how pieces spell text, a key of `WRITTEN`, from the decoder in the file."""
+    """Determine how pieces spell text, a key of `TO_BYTES`, from the decoder in the file."""
     decoder = json.dumps(spec.get("decoder"), ensure_ascii=False)
     for mark, kind in (
         ('"ByteLevel"', "bpe"),
@@ -181,7 +182,7 @@ def kind_of(spec: Spec) -> str:
     return "words"
 
 
-def _hidden(spec: Spec) -> Spec:
+def _hide_symbols(spec: Spec) -> Spec:
     """Put `HIDDEN` before the names of the special symbols, so that no text contains them."""
     special = {entry["content"] for entry in spec.get("added_tokens") or [] if entry.get("special")}
 
@@ -198,12 +199,13 @@ def _hidden(spec: Spec) -> Spec:
     if model.get("merges"):
         # SentencePiece never merges pieces into a control symbol, but converted files may have
         # such merges
-        model["merges"] = [merge for merge in model["merges"] if _product(merge) not in special]
+        model["merges"] = [merge for merge in model["merges"] if _piece_of(merge) not in special]
     added = [
         {**entry, "content": hide(entry["content"])} for entry in spec.get("added_tokens") or []
     ]
     return {**spec, "model": model, "added_tokens": added}
 
 
-def _product(merge: str | list[str]) -> str:
+def _piece_of(merge: str | list[str]) -> str:
+    """The piece that a merge makes; files have merges as "a b" or as ["a", "b"]."""
     return "".join(merge.split(" ") if isinstance(merge, str) else merge)

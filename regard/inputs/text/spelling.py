@@ -20,38 +20,41 @@ FALLBACK = {f"<0x{byte:02X}>": bytes([byte]) for byte in range(256)}
 """The pieces for single bytes in vocabularies with byte fallback."""
 _BYTES = {symbol: bytes([byte]) for byte, symbol in enumerate(byte_symbols())}
 _SPLITTER = split_words()
-_UNDECODED = re.compile("[\udc80-\udcff]")
+_INVALID_BYTES = re.compile("[\udc80-\udcff]")
 """The characters that Python's `surrogateescape` makes of invalid UTF-8 bytes."""
 
 
-def _part_of_word(piece: str) -> bytes:
+def _wordpiece_bytes(piece: str) -> bytes:
+    """The bytes of a WordPiece; one that begins a word has a space before it."""
     goes_on = piece.startswith(CONTINUES) and piece != CONTINUES
     return (piece.removeprefix(CONTINUES) if goes_on else f" {piece}").encode()
 
 
-def _byte_level(piece: str) -> bytes:
+def _byte_level_bytes(piece: str) -> bytes:
+    """The bytes that the symbols of a byte-level piece stand for."""
     # added tokens may be written as plain text instead of byte symbols
-    known = all(symbol in _BYTES for symbol in piece)
-    return b"".join(_BYTES[symbol] for symbol in piece) if known else piece.encode()
+    is_byte_level = all(symbol in _BYTES for symbol in piece)
+    return b"".join(_BYTES[symbol] for symbol in piece) if is_byte_level else piece.encode()
 
 
-def _with_space_mark(piece: str) -> bytes:
+def _unigram_bytes(piece: str) -> bytes:
+    """The bytes of a Unigram piece, with spaces for `▁`."""
     return piece.replace(SPACE, " ").encode()
 
 
-WRITTEN: dict[str, Callable[[str], bytes]] = {
+TO_BYTES: dict[str, Callable[[str], bytes]] = {
     "words": lambda piece: f" {piece}".encode(),
     "characters": str.encode,
-    "bpe": _byte_level,
-    "wordpiece": _part_of_word,
-    "unigram": _with_space_mark,
-    "fallback": lambda piece: FALLBACK.get(piece) or _with_space_mark(piece),
+    "bpe": _byte_level_bytes,
+    "wordpiece": _wordpiece_bytes,
+    "unigram": _unigram_bytes,
+    "fallback": lambda piece: FALLBACK.get(piece) or _unigram_bytes(piece),
 }
 """By kind: piece -> the bytes it adds to the text, spaces included. `bytes` is `bpe` without
 merges."""
 
 
-def checked(text: str) -> str:
+def check_text(text: str) -> str:
     """Return the text if it can be encoded as UTF-8.
 
     Raises:
@@ -68,12 +71,12 @@ def checked(text: str) -> str:
     return text
 
 
-def printable(written: bytes) -> str:
+def printable_piece(written: bytes) -> str:
     r"""Make a piece printable: spaces as `▁`, partial characters as `\xc3`."""
     return escaped(written.decode("utf-8", "backslashreplace").replace(" ", SPACE))
 
 
-def covers(text: str, spans: Sequence[Span], blank: Sequence[bool]) -> list[Span]:
+def correct_spans(text: str, spans: Sequence[Span], blank: Sequence[bool]) -> list[Span]:
     """Correct the spans of characters that the library gives for pieces.
 
     Args:
@@ -96,23 +99,23 @@ def covers(text: str, spans: Sequence[Span], blank: Sequence[bool]) -> list[Span
 
 
 def words_of(
-    ids: Iterable[int], special: Mapping[int, str], written: Callable[[int], bytes]
+    ids: Iterable[int], special: Mapping[int, str], bytes_of: Callable[[int], bytes]
 ) -> tuple[list[str], list[int]]:
     """Return the words that ids spell, and for each id the number of its word.
 
     Args:
         ids: Any ids.
         special: Special symbols by id; each is always a word of its own.
-        written: Id -> the bytes it adds to the text.
+        bytes_of: Id -> the bytes it adds to the text.
     """
     words: list[str] = []
     index: list[int] = []
-    for alone, run in groupby(ids, key=special.__contains__):
-        if alone:
+    for is_special, run in groupby(ids, key=special.__contains__):
+        if is_special:
             new_words = [special[token] for token in run]
             numbers = list(range(len(new_words)))
         else:
-            new_words, numbers = group(*spell([written(token) for token in run]))
+            new_words, numbers = group_words(*spell([bytes_of(token) for token in run]))
         index += [len(words) + number for number in numbers]
         words += new_words
     return words, index
@@ -128,10 +131,10 @@ def spell(parts: Sequence[bytes]) -> tuple[str, list[Span]]:
     spans = [
         (bisect_right(edges, start) - 1, bisect_left(edges, end)) for start, end in pairwise(ends)
     ]
-    return _UNDECODED.sub("\N{REPLACEMENT CHARACTER}", text), spans
+    return _INVALID_BYTES.sub("\N{REPLACEMENT CHARACTER}", text), spans
 
 
-def group(text: str, spans: Sequence[Span]) -> tuple[list[str], list[int]]:
+def group_words(text: str, spans: Sequence[Span]) -> tuple[list[str], list[int]]:
     """Return the words of a text, and for each piece's span the number of its word.
 
     Words that one piece spans ("?!" as one piece) are merged into one word.
@@ -141,7 +144,7 @@ def group(text: str, spans: Sequence[Span]) -> tuple[list[str], list[int]]:
         return ([text] if spans else []), [0] * len(spans)
     starts, ends = [start for start, _ in word_spans], [end for _, end in word_spans]
     firsts = [min(bisect_right(ends, start), len(word_spans) - 1) for start, _ in spans]
-    joined = {
+    merged_words = {
         word
         for first, (_, end) in zip(firsts, spans, strict=True)
         for word in range(first + 1, bisect_left(starts, end))
@@ -150,7 +153,7 @@ def group(text: str, spans: Sequence[Span]) -> tuple[list[str], list[int]]:
     number: list[int] = []
     begin = 0
     for i, (start, end) in enumerate(word_spans):
-        if i in joined:
+        if i in merged_words:
             words[-1] = text[begin:end]
         else:
             begin = start

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
-CLEANED = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're")
+CLEANED_PATTERNS = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're")
 """What Hugging Face's clean-up replaces by itself without spaces around it, in this order."""
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
-_LONGEST = 48
+_MAX_WINDOW = 48
 """The most ids that are decoded again at each step, unless their text may still change."""
-_CONTEXT = 16
+_KEPT_IDS = 16
 """Ids kept when the window is shortened: more than any character or clean-up spans."""
 
 
@@ -45,7 +45,7 @@ class StreamDecoder:
         self._decode, self._silent, self._joined, self._clean = decode, silent, joined, clean
         self._continuing, self._quote = continuing, quote
         self._window: list[int] = []
-        self._shown = 0  # characters of the window's text already returned
+        self._returned = 0  # characters of the window's text already returned
 
     def push(self, token: int) -> str:
         """Add one id; return the text that is now final, which is often empty."""
@@ -56,16 +56,16 @@ class StreamDecoder:
             return ""
         text = self._decode(self._window)
         length = self._final_length(text)
-        new_text = text[self._shown : length]
-        self._shown = max(self._shown, length)
-        if len(self._window) > _LONGEST and self._continuing is None:
-            self._forget(text)
+        new_text = text[self._returned : length]
+        self._returned = max(self._returned, length)
+        if len(self._window) > _MAX_WINDOW and self._continuing is None:
+            self._shorten_window(text)
         return new_text
 
     def close(self) -> str:
         """Return the remaining text, such as an incomplete character, and start anew."""
-        remaining = self._decode(self._window)[self._shown :]
-        self._window, self._shown = [], 0
+        remaining = self._decode(self._window)[self._returned :]
+        self._window, self._returned = [], 0
         return remaining
 
     def _final_length(self, text: str) -> int:
@@ -76,26 +76,26 @@ class StreamDecoder:
             word_start = len(self._window) - 1
             while word_start > 0 and self._window[word_start] in self._continuing:
                 word_start -= 1
-            final = _common(final, self._decode(self._window[:word_start]))
+            final = _common_prefix(final, self._decode(self._window[:word_start]))
         if self._quote in self._window:
-            final = _common(final, self._decode([*self._window, self._quote or 0]))
+            final = _common_prefix(final, self._decode([*self._window, self._quote or 0]))
         if self._clean:
-            for pattern in CLEANED:
+            for pattern in CLEANED_PATTERNS:
                 for size in range(len(pattern) - 1, 0, -1):
                     if text.endswith(pattern[:size]):
                         final = min(final, text[: len(text) - size], key=len)
         return len(final)
 
-    def _forget(self, text: str) -> None:
+    def _shorten_window(self, text: str) -> None:
         """Shorten the window to its last ids, if they decode to the same text."""
-        last_ids = self._window[-_CONTEXT:]
+        last_ids = self._window[-_KEPT_IDS:]
         spelled = self._decode(last_ids)
-        pending = len(text) - self._shown
+        pending = len(text) - self._returned
         if last_ids[0] not in self._joined and len(spelled) > pending and text.endswith(spelled):
-            self._window, self._shown = last_ids, len(spelled) - pending
+            self._window, self._returned = last_ids, len(spelled) - pending
 
 
-def _common(first: str, second: str) -> str:
+def _common_prefix(first: str, second: str) -> str:
     """Return the common prefix of two texts."""
-    same = takewhile(lambda letters: letters[0] == letters[1], zip(first, second, strict=False))
-    return first[: sum(1 for _ in same)]
+    common = takewhile(lambda letters: letters[0] == letters[1], zip(first, second, strict=False))
+    return first[: sum(1 for _ in common)]

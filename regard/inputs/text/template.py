@@ -59,44 +59,46 @@ def read_template(processor: object, file: str) -> Template:
         InputError: If it is damaged, or cannot be expressed as a template.
     """
     try:
-        steps = _steps(processor)
+        steps = _symbol_steps(processor)
         if not steps:
             return Template()
         if len(steps) > 1:
-            raise _refused(file, "several templates, one after the other")
-        return _template(steps[0], file)
+            raise _template_error(file, "several templates, one after the other")
+        return _build_template(steps[0], file)
     except (AttributeError, KeyError, TypeError, ValueError, IndexError, RecursionError) as problem:
-        raise _refused(file, f"one that is damaged ({problem!r})") from None
+        raise _template_error(file, f"one that is damaged ({problem!r})") from None
 
 
-def _template(step: Any, file: str) -> Template:
+def _build_template(step: Any, file: str) -> Template:
+    """Build the template of a post-processor that is a single step."""
     match step["type"]:
         case "TemplateProcessing":
             symbols = step["special_tokens"]
             single, pair = (
-                tuple(islice(_parts(step[name], symbols), MOST_PARTS + 1))
+                tuple(islice(_read_parts(step[name], symbols), MOST_PARTS + 1))
                 for name in ("single", "pair")
             )
             if max(len(single), len(pair)) > MOST_PARTS:
-                raise _refused(file, f"one of more than {MOST_PARTS} parts")
+                raise _template_error(file, f"one of more than {MOST_PARTS} parts")
             return Template(single, pair)
         case "BertProcessing":
-            return _around(int(step["cls"][1]), int(step["sep"][1]), second=1)
+            return _bert_template(int(step["cls"][1]), int(step["sep"][1]), second=1)
         case "RobertaProcessing":
-            return _around(int(step["cls"][1]), int(step["sep"][1]), second=0)
-    raise _refused(file, f"a {step['type']}")
+            return _bert_template(int(step["cls"][1]), int(step["sep"][1]), second=0)
+    raise _template_error(file, f"a {step['type']}")
 
 
-def _steps(processor: Any) -> list[Any]:
+def _symbol_steps(processor: Any) -> list[Any]:
     """Return the steps that add symbols; byte-level post-processing only trims offsets."""
     if processor is None or processor["type"] == "ByteLevel":
         return []
     if processor["type"] == "Sequence":
-        return [step for inner in processor["processors"] for step in _steps(inner)]
+        return [step for inner in processor["processors"] for step in _symbol_steps(inner)]
     return [processor]
 
 
-def _parts(pieces: Any, symbols: Any) -> Iterator[Part]:
+def _read_parts(pieces: Any, symbols: Any) -> Iterator[Part]:
+    """Yield the parts of a template; a symbol may have several ids."""
     for piece in pieces:
         [(kind, value)] = piece.items()
         segment = int(value["type_id"])
@@ -109,7 +111,7 @@ def _parts(pieces: Any, symbols: Any) -> Iterator[Part]:
                 yield Part(None, int(symbol), segment)
 
 
-def _around(first: int, separator: int, *, second: int) -> Template:
+def _bert_template(first: int, separator: int, *, second: int) -> Template:
     """Make BERT's template `[CLS] a [SEP] b [SEP]`, or RoBERTa's.
 
     RoBERTa's (`second` is 0) has no segments, and two separators between the texts.
@@ -120,7 +122,8 @@ def _around(first: int, separator: int, *, second: int) -> Template:
     return Template(opening, opening + again + closing)
 
 
-def _refused(file: str, got: str) -> InputError:
+def _template_error(file: str, got: str) -> InputError:
+    """The error for a post-processor that cannot be read as a template."""
     return InputError(
         f"{file}: the post-processor",
         got=got,

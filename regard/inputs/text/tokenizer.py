@@ -28,7 +28,7 @@ from regard.inputs.text.spec import (
     HIDDEN,
     Spec,
     build,
-    damaged,
+    file_error,
     guarded,
     kind_of,
     pieces_of,
@@ -36,15 +36,15 @@ from regard.inputs.text.spec import (
 )
 from regard.inputs.text.spelling import (
     FALLBACK,
-    WRITTEN,
+    TO_BYTES,
     Span,
-    checked,
-    covers,
-    group,
-    printable,
+    check_text,
+    correct_spans,
+    group_words,
+    printable_piece,
     words_of,
 )
-from regard.inputs.text.stream import CLEANED, StreamDecoder
+from regard.inputs.text.stream import CLEANED_PATTERNS, StreamDecoder
 from regard.inputs.text.template import read_template
 
 _CHUNK = 10_000
@@ -120,7 +120,7 @@ class Tokenizer(TextReader):
         self._kind = kind_of(spec)
         self.is_word_level = self._kind == "words" and spec["model"].get("type") == "WordLevel"
         self._joins = sentences and self._kind in ("words", "wordpiece")
-        self._written = [WRITTEN[self._kind](piece) if piece else b"" for piece in self._pieces]
+        self._bytes = [TO_BYTES[self._kind](piece) if piece else b"" for piece in self._pieces]
         self._json = json.dumps(spec, separators=(",", ":"))
         self._check_ids()
         settings = roles, clean, sentences, self.vocab, spec.get("post_processor")
@@ -136,17 +136,17 @@ class Tokenizer(TextReader):
     def begin(self) -> int:
         """The id that generation starts with: the decoder's start, begin or classifier symbol."""
         roles = self.specials
-        return self._first("begin", roles.start, roles.begin, roles.classifier)
+        return self._first_id("begin", roles.start, roles.begin, roles.classifier)
 
     @property
     def end(self) -> int:
         """The id that ends a text: the end symbol, or else the separator."""
-        return self._first("end", self.specials.end, self.specials.separator)
+        return self._first_id("end", self.specials.end, self.specials.separator)
 
     @property
     def unknown(self) -> int:
         """The id of the unknown symbol, for text that the vocabulary cannot represent."""
-        return self._first("unknown", self.specials.unknown)
+        return self._first_id("unknown", self.specials.unknown)
 
     @property
     def cleans(self) -> bool:
@@ -165,23 +165,23 @@ class Tokenizer(TextReader):
 
     def encode(self, text: str) -> list[int]:
         """Encode a text, without symbols around it."""
-        return self._known(self._encode(text).ids)
+        return self._limit_ids(self._encode(text).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode many texts on all cores, without symbols around them."""
         rows: list[list[int]] = []
         for start in range(0, len(texts), _CHUNK):
-            chunk = [self._typed(text) for text in texts[start : start + _CHUNK]]
+            chunk = [self._check_text(text) for text in texts[start : start + _CHUNK]]
             with self._guarded:
                 encodings = self._inner.encode_batch_fast(chunk, add_special_tokens=False)
-            rows.extend(self._known(encoding.ids) for encoding in encodings)
+            rows.extend(self._limit_ids(encoding.ids) for encoding in encodings)
         return rows
 
     def encode_with_specials(self, text: str) -> list[int]:
         """Encode a text in which symbols such as `[MASK]` or `<extra_id_0>` count as symbols."""
         with self._guarded:
-            encoding = self._with_specials.encode(checked(text), add_special_tokens=False)
-        return self._known(encoding.ids)
+            encoding = self._with_specials.encode(check_text(text), add_special_tokens=False)
+        return self._limit_ids(encoding.ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode ids into text, without special symbols."""
@@ -190,7 +190,7 @@ class Tokenizer(TextReader):
         with self._guarded:
             text: str = self._inner.decode(list(ids), skip_special_tokens=True)
         if self._clean:
-            for pattern in CLEANED:
+            for pattern in CLEANED_PATTERNS:
                 text = text.replace(pattern, pattern.strip())
         return text
 
@@ -204,7 +204,7 @@ class Tokenizer(TextReader):
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         r"""Return a printable piece for each id: spaces as `▁`, partial characters as `\xc3`."""
-        return [self._printable(token) for token in ids]
+        return [self._printable_token(token) for token in ids]
 
     def pieces(self, text: str) -> list[tuple[str, int]]:
         """Return the printable pieces of a text, each with the number of its word.
@@ -214,14 +214,14 @@ class Tokenizer(TextReader):
         Example:
             With pieces "Stra", "ße" and ".", "Straße." is [("Stra", 0), ("ße", 0), (".", 1)].
         """
-        ids, spans = self.located(text)
-        return list(zip(self.tokens(ids), group(text, spans)[1], strict=True))
+        ids, spans = self.encode_with_spans(text)
+        return list(zip(self.tokens(ids), group_words(text, spans)[1], strict=True))
 
-    def located(self, text: str) -> tuple[list[int], list[Span]]:
+    def encode_with_spans(self, text: str) -> tuple[list[int], list[Span]]:
         """Encode a text, with the span of characters of each id, spaces included."""
         encoding = self._encode(text)
         blank = [self._is_blank(token) for token in encoding.ids]
-        return self._known(encoding.ids), covers(text, encoding.offsets, blank)
+        return self._limit_ids(encoding.ids), correct_spans(text, encoding.offsets, blank)
 
     def spans(self, text: str) -> tuple[list[int], list[Span]]:
         """Encode a text, with the span of characters of each id, without surrounding spaces.
@@ -229,9 +229,9 @@ class Tokenizer(TextReader):
         A piece with a part of a character covers the whole character; a piece of only spaces has an
         empty span.
         """
-        ids, spans = self.located(text)
+        ids, spans = self.encode_with_spans(text)
         return ids, [
-            self._trimmed(text, token, *span) for token, span in zip(ids, spans, strict=True)
+            self._trim_span(text, token, *span) for token, span in zip(ids, spans, strict=True)
         ]
 
     def is_special(self, token: int) -> bool:
@@ -255,20 +255,20 @@ class Tokenizer(TextReader):
 
     def mark_unknown_words(self, text: str) -> list[tuple[str, bool]]:
         """Return the words of a text, each with whether it is unknown, whole or in part."""
-        ids, spans = self.located(text)
-        words, index = group(text, spans)
-        lost = {at for token, at in zip(ids, index, strict=True) if self.is_unknown(token)}
-        return [(word, i in lost) for i, word in enumerate(words)]
+        ids, spans = self.encode_with_spans(text)
+        words, index = group_words(text, spans)
+        unknown_words = {at for token, at in zip(ids, index, strict=True) if self.is_unknown(token)}
+        return [(word, i in unknown_words) for i, word in enumerate(words)]
 
     def stream_decoder(self) -> StreamDecoder:
         """Return a `StreamDecoder`, which decodes ids one by one as they are generated."""
         silent = frozenset(self._special)
         if self._joins:
-            parts = [i for i, piece in enumerate(self._pieces) if piece.startswith(CONTINUES)]
-            continuing = frozenset(parts if self._kind == "wordpiece" else ())
+            suffixes = [i for i, piece in enumerate(self._pieces) if piece.startswith(CONTINUES)]
+            continuing = frozenset(suffixes if self._kind == "wordpiece" else ())
             return StreamDecoder(self.decode, silent, continuing=continuing, quote=self.id_of("'"))
-        alone = [token for token, piece in enumerate(self._pieces) if piece in FALLBACK]
-        joined = frozenset(alone if self._kind == "fallback" else ())
+        byte_tokens = [token for token, piece in enumerate(self._pieces) if piece in FALLBACK]
+        joined = frozenset(byte_tokens if self._kind == "fallback" else ())
         return StreamDecoder(self.decode, silent, joined, clean=self._clean)
 
     def bytes_of(self, token: int) -> bytes:
@@ -320,7 +320,7 @@ class Tokenizer(TextReader):
             return Tokenizer(check_learned(spec), LEARNED, sentences=True)
         inner = spec["foreign"]
         if not isinstance(inner, dict):
-            raise damaged("tokenizer.json", f"foreign: {type(inner).__name__}")
+            raise file_error("tokenizer.json", f"foreign: {type(inner).__name__}")
         settings = {key: value for key, value in spec.items() if key != "foreign"}
         saved = checked_values(TypeAdapter(_Saved), settings, "tokenizer.json")
         inner = check_learned(inner) if saved.sentences else inner
@@ -334,36 +334,40 @@ class Tokenizer(TextReader):
         return Inner.from_str(self._json)
 
     def _encode(self, text: str) -> Any:
+        """Encode a text with the library: ids and offsets, without symbols around it."""
         with self._guarded:
-            return self._inner.encode(self._typed(text), add_special_tokens=False)
+            return self._inner.encode(self._check_text(text), add_special_tokens=False)
 
-    def _typed(self, text: str) -> str:
+    def _check_text(self, text: str) -> str:
         """Check a text, and remove `HIDDEN` from it, so that it cannot spell a special symbol."""
         if self.learned_from_pairs:  # punctuation is split off there: no piece can spell a symbol
-            return checked(text)
-        return checked(text).replace(HIDDEN, "\N{REPLACEMENT CHARACTER}")
+            return check_text(text)
+        return check_text(text).replace(HIDDEN, "\N{REPLACEMENT CHARACTER}")
 
-    def _known(self, ids: list[int]) -> list[int]:
+    def _limit_ids(self, ids: list[int]) -> list[int]:
+        """Replace ids that the model does not know by that of the unknown symbol."""
         if self.vocab >= len(self._pieces):
             return ids
         return [token if token < self.vocab else self.unknown for token in ids]
 
     def _bytes_of(self, token: int) -> bytes:
+        """The bytes that an id adds to the text; those of its name for a special symbol."""
         # a model's output may have more ids than the tokenizer, and a generated id may be one
-        return self._written[token] if token < len(self._written) else b""
+        return self._bytes[token] if token < len(self._bytes) else b""
 
-    def _printable(self, token: int) -> str:
+    def _printable_token(self, token: int) -> str:
+        """The printable piece of an id; `<id>` for one without a piece."""
         if token >= len(self._pieces):
             return f"<{token}>"
         if self._kind in ("words", "wordpiece") or token in self._special:
             return self._pieces[token]
-        return printable(self._written[token])
+        return printable_piece(self._bytes[token])
 
     def _is_blank(self, token: int) -> bool:
         """Whether a piece adds only spaces to the text."""
         return token not in self._special and not self._bytes_of(token).strip()
 
-    def _trimmed(self, text: str, token: int, start: int, end: int) -> Span:
+    def _trim_span(self, text: str, token: int, start: int, end: int) -> Span:
         """Return the span of a piece without surrounding spaces."""
         while start < end and text[start].isspace():
             start += 1
@@ -372,7 +376,8 @@ class Tokenizer(TextReader):
         # the space that some tokenizers add before the first word is not in the text
         return start, start if self._is_blank(token) else end
 
-    def _first(self, role: str, *candidates: int | None) -> int:
+    def _first_id(self, role: str, *candidates: int | None) -> int:
+        """The first candidate that is not None; an error that names the role if there is none."""
         for token in candidates:
             if token is not None:
                 return token
@@ -383,14 +388,15 @@ class Tokenizer(TextReader):
         )
 
     def _check_ids(self) -> None:
+        """Check that the number of ids and the ids of all roles fit the pieces."""
         if not 0 < self.vocab <= len(self._pieces):
-            raise damaged(self._file, f"{len(self._pieces)} pieces for {self.vocab} ids")
+            raise file_error(self._file, f"{len(self._pieces)} pieces for {self.vocab} ids")
         roles = asdict(self.specials)
         roles.pop("start")  # from the model's config: it may be an id without a piece
         banned = [("banned", token) for token in roles.pop("banned")]
         for role, token in [*roles.items(), *banned]:
             if token is not None and not 0 <= token < self.vocab:
-                raise damaged(self._file, f"the id {token} for {role}, of {self.vocab}")
+                raise file_error(self._file, f"the id {token} for {role}, of {self.vocab}")
 
 
 class _Saved(Config):

@@ -16,7 +16,7 @@ Numbers = dict[str, float]
 Labels = Sequence[str]
 
 _ENTITY_TAG = re.compile(r"O|[BIESLU]-.+")
-_SAME_AS = {"L": "E", "U": "S"}
+_BILOU_TO_BIOES = {"L": "E", "U": "S"}
 """Maps BILOU to BIOES: the letters for the last word of an entity and for a one-word entity."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
@@ -55,11 +55,11 @@ class Entity:
     """The index after its last word."""
 
 
-def class_scores(wanted: Labels, predicted: Labels, classes: Labels) -> Measures:
+def class_scores(right_classes: Labels, predicted: Labels, classes: Labels) -> Measures:
     """Accuracy, macro-averaged F1, and precision, recall and F1 of each class, in percent.
 
     Args:
-        wanted: The right class of each example.
+        right_classes: The right class of each example.
         predicted: The predicted class of each example.
         classes: The names of all classes.
 
@@ -67,7 +67,7 @@ def class_scores(wanted: Labels, predicted: Labels, classes: Labels) -> Measures
         >>> class_scores(["a", "a", "b", "b"], ["a", "a", "a", "b"], ["a", "b"]).overall["accuracy"]
         75.0
     """
-    pairs = Counter(zip(wanted, predicted, strict=True))
+    pairs = Counter(zip(right_classes, predicted, strict=True))
     by_label = {
         name: _scores(
             right=pairs[name, name],
@@ -78,8 +78,8 @@ def class_scores(wanted: Labels, predicted: Labels, classes: Labels) -> Measures
     }
     right = sum(count for (label, guess), count in pairs.items() if label == guess)
     # A class that neither occurs nor is predicted does not count.
-    seen = {name for pair in pairs for name in pair}
-    mean = sum(by_label[name]["f1"] for name in seen) / max(1, len(seen))
+    used_classes = {name for pair in pairs for name in pair}
+    mean = sum(by_label[name]["f1"] for name in used_classes) / max(1, len(used_classes))
     names = tuple(classes)
     indices = {name: index for index, name in enumerate(names)}
     rows = [[0] * len(names) for _ in names]
@@ -87,7 +87,7 @@ def class_scores(wanted: Labels, predicted: Labels, classes: Labels) -> Measures
         if label in indices and guess in indices:
             rows[indices[label]][indices[guess]] = count
     counts = tuple(map(tuple, rows))
-    overall = {"accuracy": _percent(right, len(wanted)), "f1": mean}
+    overall = {"accuracy": _percent(right, len(right_classes)), "f1": mean}
     return Measures(overall, by_label, Confusion(names, counts))
 
 
@@ -107,33 +107,33 @@ def entities(tags: Sequence[str]) -> list[Entity]:
         >>> entities(["B-per", "I-per", "O", "I-loc", "B-loc"])[1]
         Entity(kind='loc', first=3, last=4)
     """
-    marked: list[Entity] = []
+    found: list[Entity] = []
     before, kind_before, first = "O", "", 0
     for index, tag in enumerate([*tags, "O"]):
         letter, _, kind = tag.partition("-")
-        letter = _SAME_AS.get(letter, letter)
+        letter = _BILOU_TO_BIOES.get(letter, letter)
         begins = letter != "O" and (
             letter in "BS" or before in ("O", "E", "S") or kind != kind_before
         )
         if before != "O" and (begins or letter == "O"):
-            marked.append(Entity(kind_before, first, index))
+            found.append(Entity(kind_before, first, index))
         if begins:
             first = index
         before, kind_before = letter, kind
-    return marked
+    return found
 
 
-def entity_scores(wanted: Sequence[Labels], predicted: Sequence[Labels]) -> Measures:
+def entity_scores(right_tags: Sequence[Labels], predicted: Sequence[Labels]) -> Measures:
     """Accuracy of the tags, and precision, recall and F1 of whole entities, overall and by type.
 
     An entity is right if its type, its first and its last word are. Tags that do not mark entities
     have only the accuracy.
 
     Args:
-        wanted: The right tags of each sentence.
+        right_tags: The right tags of each sentence.
         predicted: The predicted tags of each sentence.
     """
-    sentences = list(zip(wanted, predicted, strict=True))
+    sentences = list(zip(right_tags, predicted, strict=True))
     words = [pair for sentence in sentences for pair in zip(*sentence, strict=True)]
     right = sum(tag == guess for tag, guess in words)
     overall = {"accuracy": _percent(right, len(words))}
@@ -141,10 +141,10 @@ def entity_scores(wanted: Sequence[Labels], predicted: Sequence[Labels]) -> Meas
         return Measures(overall)
     right_kinds, predicted_kinds, wanted_kinds = Counter[str](), Counter[str](), Counter[str]()
     for tags, guesses in sentences:
-        marked, guessed = set(entities(tags)), set(entities(guesses))
-        right_kinds.update(entity.kind for entity in marked & guessed)
-        predicted_kinds.update(entity.kind for entity in guessed)
-        wanted_kinds.update(entity.kind for entity in marked)
+        right_entities, guesses_found = set(entities(tags)), set(entities(guesses))
+        right_kinds.update(entity.kind for entity in right_entities & guesses_found)
+        predicted_kinds.update(entity.kind for entity in guesses_found)
+        wanted_kinds.update(entity.kind for entity in right_entities)
     by_label = {
         kind: _scores(right_kinds[kind], predicted_kinds[kind], wanted_kinds[kind])
         for kind in sorted({*predicted_kinds, *wanted_kinds})
@@ -153,15 +153,15 @@ def entity_scores(wanted: Sequence[Labels], predicted: Sequence[Labels]) -> Meas
     return Measures(overall | total, by_label)
 
 
-def normalised(answer: str) -> str:
+def normalise_answer(answer: str) -> str:
     """Normalises an answer as SQuAD does: lower case, no punctuation, articles or extra spaces.
 
     Example:
-        >>> normalised("The  Denver Broncos!")
+        >>> normalise_answer("The  Denver Broncos!")
         'denver broncos'
     """
-    plain = "".join(letter for letter in answer.lower() if letter not in string.punctuation)
-    return " ".join(_ARTICLES.sub(" ", plain).split())
+    letters = "".join(letter for letter in answer.lower() if letter not in string.punctuation)
+    return " ".join(_ARTICLES.sub(" ", letters).split())
 
 
 def exact_match(answer: str, accepted: Sequence[str]) -> float:
@@ -169,12 +169,12 @@ def exact_match(answer: str, accepted: Sequence[str]) -> float:
 
     If there is no accepted answer, the empty answer is right.
     """
-    return float(normalised(answer) in {normalised(text) for text in accepted or [""]})
+    return float(normalise_answer(answer) in {normalise_answer(text) for text in accepted or [""]})
 
 
 def overlap(answer: str, accepted: Sequence[str]) -> float:
     """F1 of the words that an answer shares with an accepted one; the best of all accepted ones."""
-    return max(_word_f1(normalised(answer).split(), normalised(text).split())
+    return max(_word_f1(normalise_answer(answer).split(), normalise_answer(text).split())
                for text in accepted or [""])  # fmt: skip
 
 
@@ -190,6 +190,7 @@ def answer_scores(answers: Sequence[str], accepted: Sequence[Sequence[str]]) -> 
     """
 
     def means(indices: Sequence[int]) -> Numbers:
+        """Mean exact match and F1 of the questions of some indices, in percent."""
         pairs = [(answers[index], accepted[index]) for index in indices]
         exact = sum(exact_match(*pair) for pair in pairs)
         shared = sum(overlap(*pair) for pair in pairs)
@@ -198,17 +199,18 @@ def answer_scores(answers: Sequence[str], accepted: Sequence[Sequence[str]]) -> 
     groups: dict[str, list[int]] = {"answerable": [], "unanswerable": []}
     for index, texts in enumerate(accepted):
         groups["answerable" if texts else "unanswerable"].append(index)
-    apart = groups["unanswerable"] != []
+    has_unanswerable = groups["unanswerable"] != []
     by_label = {name: means(indices) | {"count": len(indices)}
-                for name, indices in groups.items() if apart and indices}  # fmt: skip
+                for name, indices in groups.items() if has_unanswerable and indices}  # fmt: skip
     return Measures(means(range(len(answers))), by_label)
 
 
-def _word_f1(predicted: list[str], wanted: list[str]) -> float:
-    if not predicted or not wanted:
-        return float(predicted == wanted)
-    shared = (Counter(predicted) & Counter(wanted)).total()
-    return 2 * shared / (len(predicted) + len(wanted))
+def _word_f1(predicted: list[str], reference: list[str]) -> float:
+    """F1 of the words that two answers share; 1 if both are empty, 0 if one is."""
+    if not predicted or not reference:
+        return float(predicted == reference)
+    shared = (Counter(predicted) & Counter(reference)).total()
+    return 2 * shared / (len(predicted) + len(reference))
 
 
 def _scores(right: int, predicted: int, wanted: int) -> Numbers:
@@ -221,5 +223,6 @@ def _scores(right: int, predicted: int, wanted: int) -> Numbers:
     }
 
 
-def _percent(part: float, whole: float) -> float:
-    return 100 * part / whole if whole else 0.0
+def _percent(part: float, total: float) -> float:
+    """The percentage of a part in a total; 0 if the total is 0."""
+    return 100 * part / total if total else 0.0

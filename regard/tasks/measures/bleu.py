@@ -41,20 +41,20 @@ def score_translations(
     from sacrebleu.metrics.chrf import CHRF
 
     bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
-    right = [(texts,) if isinstance(texts, str) else tuple(texts) for texts in references]
-    pairs = list(zip(hypotheses, right, strict=True))
+    all_references = [(texts,) if isinstance(texts, str) else tuple(texts) for texts in references]
+    pairs = list(zip(hypotheses, all_references, strict=True))
     # sacrebleu takes a list of the first references of all sentences, then one of the second, and
     # so on, with None for sentences that have fewer.
-    streams = [list(stream) for stream in zip_longest(*right)] or [[]]
+    streams = [list(stream) for stream in zip_longest(*all_references)] or [[]]
     bleu_score = bleu.corpus_score(list(hypotheses), streams)
     chrf_score = chrf.corpus_score(list(hypotheses), streams)
-    folded = str.lower if lowercase else str
-    equal = sum(folded(hypothesis) in map(folded, texts) for hypothesis, texts in pairs)
+    fold = str.lower if lowercase else str
+    exact_count = sum(fold(hypothesis) in map(fold, texts) for hypothesis, texts in pairs)
     return Scores(
         sentences=len(pairs),
         bleu=round(bleu_score.score, 4),
         chrf=round(chrf_score.score, 4),
-        exact=round(100 * equal / max(1, len(pairs)), 4),
+        exact=round(100 * exact_count / max(1, len(pairs)), 4),
         bleu_signature=str(bleu.get_signature()),
         chrf_signature=str(chrf.get_signature()),
     )
@@ -85,8 +85,8 @@ def by_length(
     rows = []
     for group, low in enumerate(edges):
         high = edges[group + 1] - 1 if group + 1 < len(edges) else max(words)
-        chosen = [i for i, count in enumerate(words) if low <= count <= high]
-        right = [references[i] for i in chosen]
-        bleu = score_translations([hypotheses[i] for i in chosen], right, lowercase=lowercase).bleu
-        rows.append((f"{low}–{high}" if high > low else str(low), len(chosen), bleu))
+        indices = [i for i, count in enumerate(words) if low <= count <= high]
+        refs = [references[i] for i in indices]
+        bleu = score_translations([hypotheses[i] for i in indices], refs, lowercase=lowercase).bleu
+        rows.append((f"{low}–{high}" if high > low else str(low), len(indices), bleu))
     return rows

@@ -43,17 +43,17 @@ class LabelledReport(Report):
         """Formats a line per set, followed by a line for each class or type of entity."""
         lines = []
         for name, (count, measures) in self.sets.items():
-            lines.append(f"{name:<24}{count:>7}  {_numbers(measures.overall)}")
+            lines.append(f"{name:<24}{count:>7}  {_format(measures.overall)}")
             if name in self.unknown:
                 lines.append(f"  {'unknown words':<29}  {self.unknown[name].share:.1%}")
-            lines += [f"  {label:<29}  {_numbers(row)}" for label, row in measures.by_label.items()]
+            lines += [f"  {label:<29}  {_format(row)}" for label, row in measures.by_label.items()]
         return "\n".join(lines)
 
     def files(self) -> dict[str, str]:
         """The scores as one JSON file, and the confusion matrices as another."""
         matrices = {name: matrix.to_json() for name, matrix in self.confusions().items()}
         text = json.dumps(matrices, ensure_ascii=False)
-        return self.whole() | ({"confusion.json": text} if matrices else {})
+        return self.score_file() | ({"confusion.json": text} if matrices else {})
 
     def confusions(self) -> Mapping[str, Confusion]:
         """How often each class was taken for each, by set."""
@@ -64,7 +64,8 @@ class LabelledReport(Report):
         }
 
 
-def _numbers(scores: Mapping[str, float]) -> str:
+def _format(scores: Mapping[str, float]) -> str:
+    """Names and values of scores on one line."""
     return "  ".join(
         f"{name} {value:.4f}" if name == "loss" else f"{name} {value:.4g}"
         for name, value in scores.items()

@@ -53,10 +53,10 @@ class Selection:
         Args:
             data: The data config of the model.
         """
-        usual: Columns = getattr(data, "columns", ALL_FOUND)
-        named = {**usual.named, **self.columns.named}
+        default: Columns = getattr(data, "columns", ALL_FOUND)
+        named = {**default.named, **self.columns.named}
         # other files may have a header even if those of training had none
-        header = usual.header or None if self.columns == ALL_FOUND else self.columns.header
+        header = default.header or None if self.columns == ALL_FOUND else self.columns.header
         return Columns(named, header)
 
 
@@ -68,10 +68,10 @@ class ExampleSet:
     left_out: Mapping[str, int] = field(default_factory=dict)
     """The number of examples that are not scored, by reason."""
 
-    def reduced(self, examples: Any, reason: str, count: int) -> ExampleSet:
+    def without(self, examples: Any, reason: str, count: int) -> ExampleSet:
         """The set with fewer examples, of which `count` are left out for a reason."""
-        more = {reason: count} if count else {}
-        return ExampleSet(examples, {**self.left_out, **more})
+        new_reason = {reason: count} if count else {}
+        return ExampleSet(examples, {**self.left_out, **new_reason})
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Notes:
     """Whether it is a split of the model's own data."""
 
     @property
-    def whole(self) -> int:
+    def total(self) -> int:
         """The number of examples in the data."""
         return self.scored + sum(self.left_out.values())
 
@@ -99,7 +99,7 @@ class Notes:
         """The notes as JSON values."""
         return {
             "scored": self.scored,
-            "of": self.whole,
+            "of": self.total,
             "left_out": dict(self.left_out),
             **({"truncated": self.truncated} if self.truncated else {}),
             "in_training": None if self.overlap is None else self.overlap.to_json(),
@@ -113,7 +113,7 @@ class Notes:
             ['scored 1,000 of 1,014 pairs: 14 longer than the model reads']
         """
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.items())
-        share = f"{self.scored:,} of {self.whole:,}" if reasons else f"all {self.scored:,}"
+        share = f"{self.scored:,} of {self.total:,}" if reasons else f"all {self.scored:,}"
         line = f"scored {share} {self.noun}" + (f": {reasons}" if reasons else "")
         if self.truncated:
             line += f"; the end of {self.truncated:,} is cut off, as the model reads them"
@@ -173,9 +173,9 @@ class Report(ABC):
 
     def text(self) -> str:
         """The table, followed by the notes."""
-        several = len(self.notes) > 1
+        has_several = len(self.notes) > 1
         notes = [
-            f"{name}: {line}" if several else line
+            f"{name}: {line}" if has_several else line
             for name, note in self.notes.items()
             for line in note.lines()
         ]
@@ -196,25 +196,25 @@ class Report(ABC):
         entries = numbers if isinstance(numbers, list) else [numbers]
         return [json.dumps(entry, ensure_ascii=False) for entry in entries]
 
-    def whole(self) -> dict[str, str]:
+    def score_file(self) -> dict[str, str]:
         """The report with its notes as one JSON file, as name -> content."""
         return {"scores.json": json.dumps(self.with_notes(), ensure_ascii=False, indent=1)}
 
 
-def counted(on_progress: OnProgress, whole: int, what: str) -> Callable[[int], None]:
+def count_progress(on_progress: OnProgress, total: int, what: str) -> Callable[[int], None]:
     """Converts counts to progress: returns a function that adds a count and reports the share.
 
     Args:
         on_progress: Called with the share that is done, and `what`.
-        whole: The count at which the work is complete.
+        total: The count at which the work is complete.
         what: The name of the work.
     """
     done = 0
 
-    def count(more: int) -> None:
+    def count(amount: int) -> None:
         nonlocal done
-        done += more
-        on_progress(min(1.0, done / max(1, whole)), what)
+        done += amount
+        on_progress(min(1.0, done / max(1, total)), what)
 
     on_progress(0.0, what)
     return count

@@ -51,8 +51,8 @@ def mean_rouge(
         {'rouge1': 50.0, 'rouge2': 50.0, 'rougeL': 50.0}
     """
     sums = dict.fromkeys(("rouge1", "rouge2", "rougeL"), 0.0)
-    for summary, right in zip(summaries, references, strict=True):
-        texts = [right] if isinstance(right, str) else right
+    for summary, refs in zip(summaries, references, strict=True):
+        texts = [refs] if isinstance(refs, str) else refs
         overlaps = [rouge(summary, text) for text in texts]
         for name in sums:
             sums[name] += max(overlap[name].f for overlap in overlaps)
@@ -73,10 +73,12 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def _words(text: str) -> list[str]:
+    """The runs of letters and digits of a text, in lower case."""
     return re.findall(r"[^\W_]+", text.lower())
 
 
 def _common_ngrams(summary: list[str], reference: list[str], size: int) -> Overlap:
+    """The overlap of the n-grams of `size` words."""
     ngrams, ref_ngrams = (
         Counter(zip(*(words[start:] for start in range(size)), strict=False))
         for words in (summary, reference)
@@ -85,6 +87,7 @@ def _common_ngrams(summary: list[str], reference: list[str], size: int) -> Overl
 
 
 def _overlap(common: int, in_summary: int, in_reference: int) -> Overlap:
+    """Precision, recall and F from the counts of units in common, and in each text."""
     precision, recall = common / max(1, in_summary), common / max(1, in_reference)
     total = precision + recall
     return Overlap(precision, recall, 2 * precision * recall / total if total else 0.0)

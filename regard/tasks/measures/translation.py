@@ -65,11 +65,11 @@ class SetReport:
         """The scores of the pairs with each tag."""
         pairs, rows = self.pairs, []
         for tag in sorted({tag for pair in pairs for tag in pair.tags}):
-            chosen = [i for i, pair in enumerate(pairs) if tag in pair.tags]
-            texts = [self.evaluation.hypotheses[i] for i in chosen]
-            right = [pairs[i].references for i in chosen]
-            scores = score_translations(texts, right, lowercase=self.evaluation.lowercase)
-            rows.append((tag, len(chosen), scores.bleu, scores.exact))
+            indices = [i for i, pair in enumerate(pairs) if tag in pair.tags]
+            texts = [self.evaluation.hypotheses[i] for i in indices]
+            references = [pairs[i].references for i in indices]
+            scores = score_translations(texts, references, lowercase=self.evaluation.lowercase)
+            rows.append((tag, len(indices), scores.bleu, scores.exact))
         return rows
 
     @cached_property
@@ -164,7 +164,7 @@ class TranslationReport(Report):
 
     def files(self) -> dict[str, str]:
         """The scores as one JSON file; translations are saved when each set is done."""
-        return self.whole()
+        return self.score_file()
 
     def curves(self) -> Mapping[str, Curve]:
         """BLEU by source length, for each set."""

@@ -47,13 +47,13 @@ class Unknown:
     @staticmethod
     def of(tokenizer: Tokenizer, texts: Iterable[str]) -> Unknown:
         """Counts the unknown words of some texts."""
-        count, lost = 0, []
+        count, unknown = 0, []
         for text in texts:
-            for word, is_lost in tokenizer.mark_unknown_words(text):
+            for word, is_unknown in tokenizer.mark_unknown_words(text):
                 if any(map(str.isalnum, word)):
                     count += 1
-                    lost += [word] if is_lost else []
-        return Unknown(len(lost) / max(1, count), tuple(dict.fromkeys(lost))[:EXAMPLES_SHOWN])
+                    unknown += [word] if is_unknown else []
+        return Unknown(len(unknown) / max(1, count), tuple(dict.fromkeys(unknown))[:EXAMPLES_SHOWN])
 
     def check(self, what: str) -> None:
         """Checks that scores on these texts are meaningful.
@@ -65,9 +65,9 @@ class Unknown:
             FoundProblems: More than half of the words are unknown; the message names some.
         """
         if self.share > MAX_UNKNOWN_SHARE:
-            such = f", such as {', '.join(self.examples)}" if self.examples else ""
+            examples = f", such as {', '.join(self.examples)}" if self.examples else ""
             raise FoundProblems(
-                f"unknown words: the model's vocabulary lacks {self.share:.0%} of {what}{such}",
+                f"unknown words: the model's vocabulary lacks {self.share:.0%} of {what}{examples}",
                 fix="is it the language the model knows, on the right side? --allow-unknown (in "
                 "Python allow_unknown=True) takes the scores all the same",
             )

@@ -11,7 +11,7 @@ from typing import Any
 
 from regard.errors import InputError
 from regard.inputs.text.published.sentencepiece import PieceModel, read_pieces
-from regard.inputs.text.spec import damaged, parse_object
+from regard.inputs.text.spec import file_error, parse_object
 from regard.runtime.files import read_regular
 
 LARGEST = 256 << 20
@@ -56,13 +56,13 @@ class Folder:
         try:
             return self.bytes(name).decode("utf-8")
         except UnicodeDecodeError as problem:
-            raise damaged(
+            raise file_error(
                 self.name(name), f"text that is not UTF-8, at byte {problem.start}"
             ) from None
 
     def json(self, name: str) -> dict[str, Any]:
         """Parse a file with a JSON object."""
-        return parse_object(self.text(name), lambda got: damaged(self.name(name), got))
+        return parse_object(self.text(name), lambda got: file_error(self.name(name), got))
 
     def json_or_empty(self, name: str) -> dict[str, Any]:
         """Parse a file with a JSON object; empty if the file is missing."""
@@ -72,7 +72,7 @@ class Folder:
         """Parse a JSON file that maps pieces to ids."""
         vocab = self.json(name)
         if not all(type(token) is int and token >= 0 for token in vocab.values()):
-            raise damaged(self.name(name), "an id that is not a whole number")
+            raise file_error(self.name(name), "an id that is not a whole number")
         return vocab
 
     def pieces(self, name: str) -> PieceModel:

@@ -17,7 +17,7 @@ from typing import Any
 from tokenizers import processors
 
 from regard.errors import InputError
-from regard.inputs.processor import KEPT, Vocabulary
+from regard.inputs.processor import KEPT_FILES, Vocabulary
 from regard.inputs.text.published.folder import Folder
 from regard.inputs.text.published.kinds import TokenizerKind, build, find_kind
 from regard.inputs.text.published.legacy import BuiltTokenizer, Settings
@@ -36,9 +36,9 @@ ROLES = {
 """The name of each role in `Roles`, with its name in the files."""
 FLAGS = ("single_word", "lstrip", "rstrip")
 """Flags that decide how a symbol is matched in a text."""
-BESIDE = ("tokenizer_config.json", "special_tokens_map.json")
+SMALL_FILES = ("tokenizer_config.json", "special_tokens_map.json")
 """The small files that complement a `tokenizer.json`."""
-OWN = "regard"
+OWN_KEY = "regard"
 """The key in `tokenizer_config.json` of what only Regard's tokenizers have."""
 
 
@@ -61,43 +61,43 @@ def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabular
     kind = find_kind(files, settings, config)
     with guarded(files.name("tokenizer_config.json")):
         names = _role_names(kind, settings)
-        symbols = [*_symbols(settings), *_role_symbols(names, settings)]
+        symbols = [*_listed_symbols(settings), *_role_symbols(names, settings)]
     sides: list[BuiltTokenizer] = []
     if files.has("tokenizer.json"):
-        spec = _as_set(files.json("tokenizer.json"), settings)
+        spec = _apply_settings(files.json("tokenizer.json"), settings)
         sides, kind = [BuiltTokenizer(spec, files.name("tokenizer.json"))], None
     elif kind:
         sides = build(kind, files, settings)
     # a tokenizer.json contains the template around a text; for older files the kind decides
-    around = _around(kind, settings)
+    templates = _templates(kind, settings)
     clean = settings.get("clean_up_tokenization_spaces") is True
-    sentences = settings.get(OWN) == {"sentences": True}
+    sentences = settings.get(OWN_KEY) == {"sentences": True}
     start = config.get("decoder_start_token_id")
     tokenizers = []
     for side in sides:
         with guarded(side.file):
-            spec = _declared(side.spec, symbols)
+            spec = _add_symbols(side.spec, symbols)
             roles = _role_ids(spec, names)
-            spec["post_processor"] = spec.get("post_processor") or _processor(*around, roles)
+            spec["post_processor"] = spec.get("post_processor") or _processor(*templates, roles)
             # clean-up is for word pieces; it would damage the text of byte pairs
-            spaced = clean and "merges" not in spec["model"]
+            cleans = clean and "merges" not in spec["model"]
         by_role: dict[str, Any] = {
             role: roles[key][1] for role, key in ROLES.items() if key in roles
         }
-        known = Roles(**by_role, start=start if type(start) is int else None)
+        role_ids = Roles(**by_role, start=start if type(start) is int else None)
         tokenizers.append(
             Tokenizer(
                 spec,
-                known,
+                role_ids,
                 file=side.file,
-                clean=spaced and not sentences,
+                clean=cleans and not sentences,
                 sentences=sentences,
                 vocab=side.vocab,
             )
         )
     if not tokenizers:
         return None
-    file_names = KEPT if len(tokenizers) > 1 else ()
+    file_names = KEPT_FILES if len(tokenizers) > 1 else ()
     kept_files = {name: files.bytes(name) for name in file_names if files.has(name)}
     return Vocabulary(tokenizers[0], tokenizers[-1], kept_files)
 
@@ -117,8 +117,8 @@ def read_file(file: Path) -> Vocabulary:
         return Vocabulary.from_json(files.text(file.name))
     with suppress(InputError):
         return Vocabulary.from_json(files.text(file.name))
-    beside = file.name == "tokenizer.json" and any(map(files.has, BESIDE))
-    if beside and (vocabulary := read_folder(file.parent)) is not None:
+    has_small_files = file.name == "tokenizer.json" and any(map(files.has, SMALL_FILES))
+    if has_small_files and (vocabulary := read_folder(file.parent)) is not None:
         return vocabulary
     with guarded(str(file)):
         tokenizer = Tokenizer(spec, Roles(unknown=_unknown_id(spec)), file=str(file))
@@ -147,7 +147,7 @@ def _settings(folder: Folder) -> dict[str, Any]:
     return settings
 
 
-def _as_set(spec: Spec, settings: Settings) -> Spec:
+def _apply_settings(spec: Spec, settings: Settings) -> Spec:
     """Apply the settings that override the tokenizer, as BERT's and RoBERTa's classes do."""
     changes = {
         "normalizer": (
@@ -163,9 +163,9 @@ def _as_set(spec: Spec, settings: Settings) -> Spec:
     for part, (type_, names) in changes.items():
         section = spec.get(part)
         if isinstance(section, dict) and section.get("type") == type_:
-            stated = {key: settings.get(name) for key, name in names.items()}
-            chosen = {key: value for key, value in stated.items() if type(value) is bool}
-            spec = {**spec, part: {**section, **chosen}}
+            values = {key: settings.get(name) for key, name in names.items()}
+            overrides = {key: value for key, value in values.items() if type(value) is bool}
+            spec = {**spec, part: {**section, **overrides}}
     return spec
 
 
@@ -174,45 +174,47 @@ def _role_names(kind: TokenizerKind | None, settings: Settings) -> dict[str, str
     names = dict(kind.symbols) if kind else {}
     for key in ROLES.values():
         if key in settings:
-            names[key] = _content(settings[key])
+            names[key] = _symbol_text(settings[key])
     return {key: name for key, name in names.items() if name}
 
 
 def _role_symbols(names: Mapping[str, str], settings: Settings) -> Iterator[dict[str, Any]]:
+    """Yield the symbols of roles, with their flags, as entries of `added_tokens`."""
     for key, name in names.items():
         stated = settings.get(key)
         # `<mask>` also replaces the space before a word, in vocabularies whose words include it.
         flags = {"lstrip": name == "<mask>"} if not isinstance(stated, dict) else stated
-        yield _symbol(name, flags, special=True)
+        yield _symbol_entry(name, flags, special=True)
 
 
-def _symbols(settings: Settings) -> Iterator[dict[str, Any]]:
+def _listed_symbols(settings: Settings) -> Iterator[dict[str, Any]]:
     """Yield the symbols that the settings list, in addition to those given by role."""
     decoder = settings.get("added_tokens_decoder") or {}
     for token, stated in sorted(decoder.items(), key=lambda entry: int(entry[0])):
         flags = stated if isinstance(stated, dict) else {}
         special = flags.get("special", False) is True
-        yield {**_symbol(_content(stated), flags, special=special), "id": int(token)}
+        yield {**_symbol_entry(_symbol_text(stated), flags, special=special), "id": int(token)}
     for key in ("additional_special_tokens", "extra_special_tokens"):
         named = settings.get(key) or []
         for stated in named.values() if isinstance(named, dict) else named:
             flags = stated if isinstance(stated, dict) else {}
-            yield _symbol(_content(stated), flags, special=True)
+            yield _symbol_entry(_symbol_text(stated), flags, special=True)
 
 
-def _symbol(name: str, flags: Mapping[str, Any], *, special: bool) -> dict[str, Any]:
+def _symbol_entry(name: str, flags: Mapping[str, Any], *, special: bool) -> dict[str, Any]:
+    """An entry of `added_tokens`, without an id."""
     stated = {flag: flags.get(flag) is True for flag in FLAGS}
     normalized = flags.get("normalized", not special) is True
     return {"content": name, **stated, "normalized": normalized, "special": special}
 
 
-def _content(stated: object) -> str:
+def _symbol_text(stated: object) -> str:
     """Return the text of a symbol, which is stated as a string or as an object with `content`."""
     text = stated.get("content") if isinstance(stated, dict) else stated
     return text if isinstance(text, str) else ""
 
 
-def _declared(spec: Spec, symbols: list[dict[str, Any]]) -> Spec:
+def _add_symbols(spec: Spec, symbols: list[dict[str, Any]]) -> Spec:
     """Add symbols to a tokenizer; symbols without an id are left out."""
     added = {entry["content"]: dict(entry) for entry in spec.get("added_tokens") or []}
     pieces = piece_ids(spec)
@@ -234,7 +236,7 @@ def _role_ids(spec: Spec, names: Mapping[str, str]) -> dict[str, tuple[str, int]
     return {key: (name, ids[name]) for key, name in names.items() if name in ids}
 
 
-def _around(kind: TokenizerKind | None, settings: Settings) -> tuple[str, str]:
+def _templates(kind: TokenizerKind | None, settings: Settings) -> tuple[str, str]:
     """Return the templates of one text and of two, for files without a post-processor."""
     if kind and kind.single != "$A":
         return kind.single, kind.pair
@@ -258,11 +260,11 @@ def _processor(single: str, pair: str, symbols: Mapping[str, tuple[str, int]]) -
                 parts.append(f"{symbols[role][0]}:{segment or 0}")
         return parts
 
-    used = {symbols[key] for key in re.findall(r"\w+_token", pair) if key in symbols}
-    if not used:
+    used_symbols = {symbols[key] for key in re.findall(r"\w+_token", pair) if key in symbols}
+    if not used_symbols:
         return None
     template = processors.TemplateProcessing(
-        single=fill(single), pair=fill(pair), special_tokens=sorted(used)
+        single=fill(single), pair=fill(pair), special_tokens=sorted(used_symbols)
     )
     spec: Spec = json.loads(template.__getstate__())
     return spec

@@ -46,20 +46,20 @@ def find_kind(folder: Folder, settings: Settings, config: Settings) -> Tokenizer
         InputError: If it has older files of a class that is not supported.
     """
     classes = {name: kind for kind in KINDS for name in kind.classes}
-    for stated in (settings.get("tokenizer_class"), config.get("tokenizer_class")):
-        if isinstance(stated, str) and stated.removesuffix("Fast") in classes:
-            return classes[stated.removesuffix("Fast")]
+    for class_name in (settings.get("tokenizer_class"), config.get("tokenizer_class")):
+        if isinstance(class_name, str) and class_name.removesuffix("Fast") in classes:
+            return classes[class_name.removesuffix("Fast")]
     for kind in KINDS:
         if config.get("model_type") in kind.models:
             return kind
     if folder.has("tokenizer.json"):
         return None
-    named = settings.get("tokenizer_class") or config.get("model_type")
+    stated_name = settings.get("tokenizer_class") or config.get("model_type")
     by_files = next((kind for kind in KINDS if kind.mark and folder.has(kind.mark)), None)
-    if named and by_files:
+    if stated_name and by_files:
         raise InputError(
             f"{folder.path}: the tokenizer",
-            got=f"{named} without tokenizer.json",
+            got=f"{stated_name} without tokenizer.json",
             expected=f"tokenizer.json, or a class among {', '.join(classes)}",
             fix="load it with transformers and save it again: that writes tokenizer.json",
         )

@@ -26,7 +26,7 @@ from regard.inputs.text.published.sentencepiece import (
     Piece,
     PieceModel,
 )
-from regard.inputs.text.spec import HIDDEN, Spec, check_characters, damaged, guarded
+from regard.inputs.text.spec import HIDDEN, Spec, check_characters, file_error, guarded
 
 QWEN_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
@@ -56,17 +56,17 @@ def byte_level(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:
     """Build GPT-2's, RoBERTa's or BART's byte-level BPE."""
     leading = settings.get("add_prefix_space") is True
     split = pre_tokenizers.ByteLevel(add_prefix_space=leading)
-    return [_merging(folder, split)]
+    return [_byte_level_bpe(folder, split)]
 
 
 def qwen(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:  # noqa: ARG001 (it has none)
     """Build Qwen's byte-level BPE, with its own split pattern and NFC normalisation."""
     split = pre_tokenizers.Split(Regex(QWEN_SPLIT), behavior="isolated")
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    return [_merging(folder, pre_tokenizers.Sequence([split, level]), normalizers.NFC())]
+    return [_byte_level_bpe(folder, pre_tokenizers.Sequence([split, level]), normalizers.NFC())]
 
 
-def _merging(
+def _byte_level_bpe(
     folder: Folder,
     split: pre_tokenizers.PreTokenizer,
     normalizer: normalizers.Normalizer | None = None,
@@ -81,7 +81,7 @@ def _merging(
             inner.normalizer = normalizer
         inner.pre_tokenizer = split
         inner.decoder = decoders.ByteLevel()
-        return BuiltTokenizer(_spec(inner), folder.name("vocab.json"))
+        return BuiltTokenizer(_to_spec(inner), folder.name("vocab.json"))
 
 
 def _read_merges(text: str, file: str) -> list[tuple[str, str]]:
@@ -92,7 +92,7 @@ def _read_merges(text: str, file: str) -> list[tuple[str, str]]:
             continue
         left, space, right = line.rstrip("\r").partition(" ")
         if not (left and space and right) or " " in right:
-            raise damaged(f"{file}, line {number}", f"{line[:40]!r}")
+            raise file_error(f"{file}, line {number}", f"{line[:40]!r}")
         merges.append((left, right))
     return merges
 
@@ -105,7 +105,7 @@ def word_pieces(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:
     lines = folder.text("vocab.txt").removesuffix("\n").split("\n")
     vocab = {line.rstrip("\r"): number for number, line in enumerate(lines)}
     if unknown not in vocab:
-        raise damaged(file, f"no {unknown!r}")
+        raise file_error(file, f"no {unknown!r}")
     with guarded(file):
         inner = Inner(models.WordPiece(vocab, unk_token=unknown))
         inner.normalizer = normalizers.BertNormalizer(
@@ -116,7 +116,7 @@ def word_pieces(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:
         )
         inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         inner.decoder = decoders.WordPiece(prefix=CONTINUES)
-        return [BuiltTokenizer(_spec(inner), file)]
+        return [BuiltTokenizer(_to_spec(inner), file)]
 
 
 def t5(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:
@@ -124,17 +124,17 @@ def t5(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:
     file, model = folder.name("spiece.model"), folder.pieces("spiece.model")
     extra = settings.get("extra_ids", 100)
     if type(extra) is not int or not 0 <= extra <= 10_000:
-        raise damaged(folder.name("tokenizer_config.json"), f"extra_ids {extra!r}")
+        raise file_error(folder.name("tokenizer_config.json"), f"extra_ids {extra!r}")
     own_pieces = {piece.text for piece in model.pieces}
     names = [f"<extra_id_{number}>" for number in range(extra - 1, -1, -1)]
     sentinels = [Piece(name, 0.0, CONTROL) for name in names if name not in own_pieces]
-    return [BuiltTokenizer(assembled(model, file, [*model.pieces, *sentinels]), file)]
+    return [BuiltTokenizer(build_spec(model, file, [*model.pieces, *sentinels]), file)]
 
 
 def llama(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:  # noqa: ARG001 (it has none)
     """Build Llama's BPE with byte fallback."""
     file, model = folder.name("tokenizer.model"), folder.pieces("tokenizer.model")
-    return [BuiltTokenizer(assembled(model, file), file)]
+    return [BuiltTokenizer(build_spec(model, file), file)]
 
 
 def xlm_roberta(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:  # noqa: ARG001
@@ -144,7 +144,7 @@ def xlm_roberta(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:  # 
     first = [Piece(name, 0.0, CONTROL) for name in ("<s>", "<pad>", "</s>")]
     first.append(Piece("<unk>", 0.0, UNKNOWN))
     entries = [*first, *model.pieces[3:], Piece("<mask>", 0.0, CONTROL)]
-    return [BuiltTokenizer(assembled(model, file, entries), file)]
+    return [BuiltTokenizer(build_spec(model, file, entries), file)]
 
 
 def marian(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:
@@ -166,14 +166,14 @@ def _marian_side(folder: Folder, name: str, vocabulary: str) -> BuiltTokenizer:
     by_text = {piece.text: piece for piece in model.pieces}
     names = sorted(vocab, key=vocab.__getitem__)
     if [vocab[name] for name in names] != list(range(len(names))):
-        raise damaged(file, "ids with gaps or repeats")
-    entries = [_numbered(name, by_text) for name in names]
+        raise file_error(file, "ids with gaps or repeats")
+    entries = [_marian_piece(name, by_text) for name in names]
     entries += [
         piece for text, piece in by_text.items() if text not in vocab and piece.kind == NORMAL
     ]
-    spec = assembled(model, file, entries)
+    spec = build_spec(model, file, entries)
     spec["added_tokens"] += [
-        _added(vocab[name], Piece(name, 0.0, USER_DEFINED)) for name in names if _is_language(name)
+        _entry(vocab[name], Piece(name, 0.0, USER_DEFINED)) for name in names if _is_language(name)
     ]
     # Marian's decoder removes all spaces at both ends
     ends = {"type": "Replace", "pattern": {"Regex": r"\A\s+|\s+\z"}, "content": ""}
@@ -186,7 +186,8 @@ def _is_language(name: str) -> bool:
     return name.startswith(">>") and name.endswith("<<")
 
 
-def _numbered(name: str, by_text: Mapping[str, Piece]) -> Piece:
+def _marian_piece(name: str, by_text: Mapping[str, Piece]) -> Piece:
+    """The piece of an entry of Marian's vocabulary; hidden if no text is encoded into it."""
     if name in MARIAN_SYMBOLS:
         return Piece(name, 0.0, MARIAN_SYMBOLS[name])
     if _is_language(name):
@@ -195,7 +196,7 @@ def _numbered(name: str, by_text: Mapping[str, Piece]) -> Piece:
     return piece if piece and piece.kind == NORMAL else Piece(HIDDEN + name)
 
 
-def assembled(model: PieceModel, file: str, entries: Sequence[Piece] = ()) -> Spec:
+def build_spec(model: PieceModel, file: str, entries: Sequence[Piece] = ()) -> Spec:
     """Build a SentencePiece tokenizer, Unigram or BPE, from these entries.
 
     Args:
@@ -218,10 +219,10 @@ def assembled(model: PieceModel, file: str, entries: Sequence[Piece] = ()) -> Sp
                 decoders.Strip(" ", left=1 if model.leading_space else 0, right=0),
             ]
         )
-        spec = _spec(inner)
-    named = (UNKNOWN, CONTROL, *((USER_DEFINED,) if model.algorithm == BPE else ()))
+        spec = _to_spec(inner)
+    added_kinds = (UNKNOWN, CONTROL, *((USER_DEFINED,) if model.algorithm == BPE else ()))
     spec["added_tokens"] = [
-        _added(token, piece) for token, piece in enumerate(entries) if piece.kind in named
+        _entry(token, piece) for token, piece in enumerate(entries) if piece.kind in added_kinds
     ]
     return spec
 
@@ -241,6 +242,7 @@ def _normalizers(model: PieceModel, file: str) -> list[normalizers.Normalizer]:
 
 
 def _unigram(model: PieceModel, entries: Sequence[Piece]) -> models.Unigram:
+    """Build the Unigram model; unused pieces are hidden from texts."""
     best = max((piece.score for piece in entries if piece.kind == NORMAL), default=0.0)
     hidden = (UNUSED,) if model.byte_fallback else (UNUSED, BYTE)
 
@@ -259,7 +261,7 @@ def _check_work(entries: Sequence[Piece], file: str) -> None:
     """Refuse pieces that are so long that splitting them in all ways would take minutes."""
     work = sum(len(piece.text) ** 2 for piece in entries)
     if work > MOST_WORK:
-        raise damaged(
+        raise file_error(
             file, f"pieces so long that splitting takes {work:,} steps, over {MOST_WORK:,}"
         )
 
@@ -285,11 +287,13 @@ def _byte_pairs(entries: Sequence[Piece]) -> models.BPE:
     )
 
 
-def _added(token: int, piece: Piece) -> dict[str, Any]:
+def _entry(token: int, piece: Piece) -> dict[str, Any]:
+    """An entry of `added_tokens` for a piece."""
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {"id": token, "content": piece.text, **flags, "special": piece.kind != USER_DEFINED}
 
 
-def _spec(inner: Inner) -> Spec:
+def _to_spec(inner: Inner) -> Spec:
+    """The parsed `tokenizer.json` of a tokenizer of the library."""
     spec: Spec = json.loads(inner.to_str())
     return spec

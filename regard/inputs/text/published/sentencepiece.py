@@ -11,13 +11,13 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from regard.inputs.text.spec import check_lengths, damaged
+from regard.inputs.text.spec import check_lengths, file_error
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """The types of pieces."""
 UNIGRAM, BPE = 1, 2
 """The supported model types. SentencePiece's other two, words and characters, are rare."""
-MOST_PIECES = 2_000_000
+MAX_PIECES = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -56,65 +56,67 @@ def read_pieces(data: bytes, file: str) -> PieceModel:
     trainer: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
     try:
-        for number, value in _fields(data):
+        for number, value in _read_fields(data):
             if number == 1:
-                pieces.append(_piece(_bytes(value)))
+                pieces.append(_read_piece(_expect_bytes(value)))
             elif number == 2:
-                trainer |= dict(_fields(_bytes(value)))
+                trainer |= dict(_read_fields(_expect_bytes(value)))
             elif number == 3:
-                normalizer |= dict(_fields(_bytes(value)))
+                normalizer |= dict(_read_fields(_expect_bytes(value)))
         model = PieceModel(
             tuple(pieces),
-            algorithm=_number(trainer.get(3, UNIGRAM)),
+            algorithm=_expect_number(trainer.get(3, UNIGRAM)),
             byte_fallback=bool(trainer.get(35, 0)),
             space_follows=bool(trainer.get(24, 0)),
-            characters=_bytes(normalizer.get(2, b"")),
+            characters=_expect_bytes(normalizer.get(2, b"")),
             leading_space=bool(normalizer.get(3, 1)),
             single_spaces=bool(normalizer.get(4, 1)),
         )
     except (ValueError, struct.error) as problem:
-        raise damaged(file, f"no SentencePiece model ({problem})") from None
-    _check(model, file)
+        raise file_error(file, f"no SentencePiece model ({problem})") from None
+    _check_model(model, file)
     return model
 
 
-def _check(model: PieceModel, file: str) -> None:
+def _check_model(model: PieceModel, file: str) -> None:
+    """Refuse a model with bad pieces, or of a type that is not supported."""
     texts = {piece.text for piece in model.pieces}
-    if not 0 < len(model.pieces) <= MOST_PIECES:
-        raise damaged(file, f"{len(model.pieces)} pieces")
+    if not 0 < len(model.pieces) <= MAX_PIECES:
+        raise file_error(file, f"{len(model.pieces)} pieces")
     if len(texts) != len(model.pieces):
-        raise damaged(file, "a piece that occurs twice")
+        raise file_error(file, "a piece that occurs twice")
     check_lengths((piece.text for piece in model.pieces), file)
     if not all(piece.text and math.isfinite(piece.score) for piece in model.pieces):
-        raise damaged(file, "a piece without text or with a score that is not a number")
+        raise file_error(file, "a piece without text or with a score that is not a number")
     if sum(piece.kind == UNKNOWN for piece in model.pieces) != 1:
-        raise damaged(file, "no unknown piece, or several")
+        raise file_error(file, "no unknown piece, or several")
     if model.algorithm not in (UNIGRAM, BPE) or model.space_follows:
-        raise damaged(file, "a model of words or characters, or with spaces after words")
+        raise file_error(file, "a model of words or characters, or with spaces after words")
 
 
-def _piece(data: bytes) -> Piece:
-    entries = dict(_fields(data))
+def _read_piece(data: bytes) -> Piece:
+    """Parse a piece: field 1 is its text, 2 its score, 3 its type."""
+    entries = dict(_read_fields(data))
     score = entries.get(2, struct.pack("<f", 0.0))
     return Piece(
-        _bytes(entries.get(1, b"")).decode("utf-8"),
-        struct.unpack("<f", _bytes(score))[0],
-        _number(entries.get(3, NORMAL)),
+        _expect_bytes(entries.get(1, b"")).decode("utf-8"),
+        struct.unpack("<f", _expect_bytes(score))[0],
+        _expect_number(entries.get(3, NORMAL)),
     )
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield the fields of a message: varints (wire type 0) as integers, others as bytes."""
     at = 0
     while at < len(data):
-        key, at = _varint(data, at)
+        key, at = _read_varint(data, at)
         number, wire = key >> 3, key & 7
         if wire == 0:
-            value, at = _varint(data, at)
+            value, at = _read_varint(data, at)
             yield number, value
             continue
         if wire == 2:
-            size, at = _varint(data, at)
+            size, at = _read_varint(data, at)
         elif wire in (1, 5):
             size = 8 if wire == 1 else 4
         else:
@@ -125,7 +127,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         at += size
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Read a varint, seven bits per byte, lowest first; return it and the index after it."""
     value = 0
     for shift in range(0, 70, 7):
@@ -138,13 +140,15 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError(f"an unterminated number at byte {at}")
 
 
-def _bytes(value: int | bytes) -> bytes:
+def _expect_bytes(value: int | bytes) -> bytes:
+    """The value of a field that must be bytes."""
     if isinstance(value, int):
         raise ValueError("a number instead of text")  # noqa: TRY004 (the file is wrong, not a type)
     return value
 
 
-def _number(value: int | bytes) -> int:
+def _expect_number(value: int | bytes) -> int:
+    """The value of a field that must be a number."""
     if isinstance(value, bytes):
         raise ValueError("text instead of a number")  # noqa: TRY004 (the file is wrong, not a type)
     return value
