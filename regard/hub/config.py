@@ -38,6 +38,6 @@ class ConfigFile(NamedTuple):
         return cls(data, parse_json(file, data))
 
     @property
-    def theirs(self) -> dict[str, Any] | None:
+    def hub_config(self) -> dict[str, Any] | None:
         """The contents, if it is a Hugging Face config; None for Regard's or if there is none."""
         return None if self.values is None or "regard" in self.values else self.values
