@@ -197,28 +197,12 @@ _PEGASUS_NEEDS = (
     Need("final_norm", (None, True)),
 )
 
-_HEAD_PREFIXES = ("lm_head.", "final_logits_bias")
-_FAMILY_AND_PREFIX = ("transformer", "model.")
-BART = HubFormat(
-    "bart", *_FAMILY_AND_PREFIX, _read_bart, _write_bart, _names, _BART_NEEDS, _HEAD_PREFIXES
-)
+_HEADS = ("lm_head.", "final_logits_bias")
+_BODY = ("transformer", "model.")  # our family, and the prefix of their tensor names
+BART = HubFormat("bart", *_BODY, _read_bart, _write_bart, _names, _BART_NEEDS, _HEADS)
 MARIAN = HubFormat(
-    "marian",
-    *_FAMILY_AND_PREFIX,
-    _read_marian,
-    _write_marian,
-    _names,
-    _MARIAN_NEEDS,
-    _HEAD_PREFIXES,
-    halves=True,
+    "marian", *_BODY, _read_marian, _write_marian, _names, _MARIAN_NEEDS, _HEADS, halves=True
 )
 PEGASUS = HubFormat(
-    "pegasus",
-    *_FAMILY_AND_PREFIX,
-    _read_pegasus,
-    _write_pegasus,
-    _names,
-    _PEGASUS_NEEDS,
-    _HEAD_PREFIXES,
-    halves=True,
+    "pegasus", *_BODY, _read_pegasus, _write_pegasus, _names, _PEGASUS_NEEDS, _HEADS, halves=True
 )

@@ -147,11 +147,8 @@ def front_rules(
         projection: Their name of the patch projection.
     """
     kernel = (config.dim, config.channels, config.patch, config.patch)
-    tokens = (
-        [Rule(("embed.first",), tuple(token_names), shape=(1, 1, config.dim))]
-        if token_names
-        else []
-    )
+    shape = (1, 1, config.dim)
+    tokens = [Rule(("embed.first",), tuple(token_names), shape=shape)] if token_names else []
     return [
         *tokens,
         Rule(("encoder.positions.table",), (positions,), shape=(1, config.tokens, config.dim)),
@@ -163,9 +160,8 @@ def front_rules(
 def _body_rules(config: ViTConfig, prefix: str, block: list[Rule]) -> list[Rule]:
     """The rules for all but the heads, with the names that ViT and its kin share."""
     embeddings = f"{prefix}embeddings."
-    token_names = [f"{embeddings}cls_token", f"{embeddings}distillation_token"][
-        : config.tokens_before
-    ]
+    tokens = ("cls_token", "distillation_token")[: config.tokens_before]
+    token_names = [f"{embeddings}{token}" for token in tokens]
     projection = f"{embeddings}patch_embeddings.projection"
     biased = config.attention_bias != "out"
     block = [
