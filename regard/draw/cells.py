@@ -133,5 +133,7 @@ def label(
         fontsize=points(size),
     )
     axes.set_yticks(
-        np.arange(0, len(rows), label_steps[1]) + 0.5, list(rows[:: label_steps[1]]), fontsize=points(size)
+        np.arange(0, len(rows), label_steps[1]) + 0.5,
+        list(rows[:: label_steps[1]]),
+        fontsize=points(size),
     )
