@@ -122,18 +122,16 @@ def label(
         turn: The angle of the column labels in degrees, and the font size in pixels.
     """
     (column, row), (angle, size) = pitch, turn
-    label_steps = math.ceil(round(COLUMN / column, 6)), math.ceil(round(ROW / row, 6))
+    steps = math.ceil(round(COLUMN / column, 6)), math.ceil(round(ROW / row, 6))
     axes.xaxis.tick_top()
     axes.set_xticks(
-        np.arange(0, len(columns), label_steps[0]) + 0.5,
-        list(columns[:: label_steps[0]]),
+        np.arange(0, len(columns), steps[0]) + 0.5,
+        list(columns[:: steps[0]]),
         rotation=angle,
         rotation_mode="anchor",
         ha="left" if angle else "center",
         fontsize=points(size),
     )
     axes.set_yticks(
-        np.arange(0, len(rows), label_steps[1]) + 0.5,
-        list(rows[:: label_steps[1]]),
-        fontsize=points(size),
+        np.arange(0, len(rows), steps[1]) + 0.5, list(rows[:: steps[1]]), fontsize=points(size)
     )

@@ -115,17 +115,15 @@ def fill_template(
         package: The package that has the three files.
         parts: The texts in place of `{{NAME}}` in the templates.
     """
-    script = _read_resource(f"{name}.js", package)
+    script = _resource(f"{name}.js", package)
     digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    style = f"{_read_resource('theme.css')}\n{_read_resource(f'{name}.css', package)}"
+    style = f"{_resource('theme.css')}\n{_resource(f'{name}.css', package)}"
     parts |= {"policy": policy, "style": style, "script": script, "schemes": schemes}
-    template = _read_resource("frame.html").replace(
-        "{{body}}", _read_resource(f"{name}.html", package)
-    )
+    template = _resource("frame.html").replace("{{body}}", _resource(f"{name}.html", package))
     # A single pass, so that braces in the inserted text are not taken for placeholders.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
 
@@ -178,7 +176,7 @@ def framed(text: str) -> str:
 
 
 @cache
-def _read_resource(name: str, package: str = "regard.explain") -> str:
+def _resource(name: str, package: str = "regard.explain") -> str:
     return (resources.files(package) / name).read_text(encoding="utf-8").strip()
 
 
@@ -209,10 +207,8 @@ def _write_table(table: Table) -> str:
 
     def line(tag: str, cells: Sequence[object]) -> str:
         classes = [' class="number"' if right else "" for right in is_number]
-        cells_html = (
-            f"<{tag}{m}>{escaped(c)}</{tag}>" for m, c in zip(classes, cells, strict=True)
-        )
-        return f"<tr>{''.join(cells_html)}</tr>"
+        items = (f"<{tag}{m}>{escaped(c)}</{tag}>" for m, c in zip(classes, cells, strict=True))
+        return f"<tr>{''.join(items)}</tr>"
 
     body = "\n".join(line("td", row) for row in table.rows)
     caption = f"<figcaption>{escaped(table.caption)}</figcaption>" if table.caption else ""

@@ -226,14 +226,14 @@ def _draw_grid(look: Look, choice: LookSelection, medium: Medium) -> Figure:
             left = EDGE + column * (width + gap)
             top = frame.top + row * (height + gap) + LEADING * size
             name = _head_name(look, attention_map, head)
-            is_knocked_out = head in look.knocked_out_in(attention_map)
+            is_out = head in look.knocked_out_in(attention_map)
             if text_width(name, size) > width:
-                name = f"L{attention_map.layer + 1} H{head + 1}{' out' if is_knocked_out else ''}"
+                name = f"L{attention_map.layer + 1} H{head + 1}{' out' if is_out else ''}"
             axes = frame.sheet.axes(left, top, width, max(height - LEADING * size, 8))
             paint(axes, attention_map.matrix(head, look.knocked_out_in(attention_map)), scale)
             axes.text(
                 0, 1.0, name, transform=axes.transAxes, va="bottom", fontsize=points(size),
-                color=ACCENT if is_knocked_out else MUTED,
+                color=ACCENT if is_out else MUTED,
             )  # fmt: skip
     return frame.sheet.figure
 
@@ -348,16 +348,16 @@ def _draw_panels(panels: Sequence[Panel], texts: Texts) -> Figure:
         for panel, names in zip(panels, labels, strict=True)
     ]
     heading = LEADING * TEXT + 4 if any(panel.heading for panel in panels) else 0
-    max_label_height = 170 if len(panels) == 1 else 120  # several panels leave less room for labels
-    max_height = float(np.clip(frame.height - heading - 4 - rows * ROW, 90, max_label_height))
+    limit = 170 if len(panels) == 1 else 120  # several panels leave less room for labels
+    tallest = float(np.clip(frame.height - heading - 4 - rows * ROW, 90, limit))
     fixed = sum(margins) + 2 * EDGE
-    layout = _place_columns(panels, (WIDTH - fixed) / len(panels), size, max_height)
-    radians, column = math.radians(layout.angle), layout.pitch
-    space_above = heading + layout.longest * math.sin(radians) + size * math.cos(radians) + 4
-    row = min((frame.height - space_above) / rows, 96)
+    layout = _place_columns(panels, (WIDTH - fixed) / len(panels), size, tallest)
+    lean, column = math.radians(layout.angle), layout.pitch
+    above = heading + layout.longest * math.sin(lean) + size * math.cos(lean) + 4
+    row = min((frame.height - above) / rows, 96)
 
     total = fixed + len(panels) * (columns * column + layout.right_gap)
-    top = frame.top + (frame.height - space_above - rows * row) / 2 + space_above
+    top = frame.top + (frame.height - above - rows * row) / 2 + above
     left = EDGE + max(0.0, WIDTH - total) / 2
     for panel, margin, names, tops in zip(panels, margins, labels, layout.labels, strict=True):
         left += margin
@@ -367,7 +367,7 @@ def _draw_panels(panels: Sequence[Panel], texts: Texts) -> Figure:
         if panel.heading:
             # the heading is on a line of its own above the column labels
             name = shorten(visible(panel.heading), 0.9 * columns * column, TEXT)
-            frame.sheet.text((left, top - space_above), name, weight="bold")
+            frame.sheet.text((left, top - above), name, weight="bold")
         left += columns * column + layout.right_gap
     return frame.sheet.figure
 
@@ -376,32 +376,29 @@ def _font_size(words: int) -> int:
     return TEXT - 2 if words <= 12 else SMALLEST + 2 if words <= 20 else SMALLEST
 
 
-def _place_columns(
-    panels: Sequence[Panel], width: float, size: float, max_height: float
-) -> Columns:
+def _place_columns(panels: Sequence[Panel], width: float, size: float, tallest: float) -> Columns:
     """Lay out the column labels at the smallest angle of 0, 45 or 60° at which none overlap.
 
     Args:
         panels: The panels, which all get the same layout.
         width: The width available to one panel, in pixels.
         size: The font size in pixels.
-        max_height: The largest height of turned labels, in pixels.
+        tallest: The largest height of turned labels, in pixels.
     """
     names = [[visible(text) for text in panel.columns] for panel in panels]
     count = max(len(texts) for texts in names)
     closest = COLUMN * size / SMALLEST
     for angle in (0, 45, 60):
-        radians = math.radians(angle)
+        lean = math.radians(angle)
         if angle:
-            limit = (max_height - size * math.cos(radians)) / math.sin(radians)
+            limit = (tallest - size * math.cos(lean)) / math.sin(lean)
             names = [[shorten(text, limit, size) for text in texts] for texts in names]
         longest = max(text_width(text, size) for texts in names for text in texts)
-        right_gap = (
-            max(GAP, longest * math.cos(radians)) if angle else GAP
-        )  # room for the last label
+        # room for the last label
+        right_gap = max(GAP, longest * math.cos(lean)) if angle else GAP
         pitch = min((width - right_gap) / count, 150)
         step = pitch * math.ceil(round(closest / pitch, 6))
-        if longest + 8 <= step if angle == 0 else step * math.sin(radians) >= 1.15 * size:
+        if longest + 8 <= step if angle == 0 else step * math.sin(lean) >= 1.15 * size:
             break
     return Columns(names, angle, pitch, longest, right_gap)
 

@@ -83,12 +83,12 @@ def draw_heads(heads: Sequence[ImageHeadSummary], over: str) -> Figure:
     correlation = (
         float(np.corrcoef(distance, effect)[0, 1]) if len(set(distance)) > 1 else float("nan")
     )
-    correlation_text = (
+    clause = (
         "" if np.isnan(correlation) else f"; correlation of distance and cost {correlation:+.2f}"
     )
     caption = (
         f"Each point is a head, over {over}. Removing {costliest.head} costs most, "
-        f"{costliest.effect:.2f} nats{correlation_text.replace('-', '−')}."
+        f"{costliest.effect:.2f} nats{clause.replace('-', '−')}."
     )
     title = "How far the heads look, and what each is worth"
     frame = framed_sheet(Texts(title, caption, "", Medium()), [])

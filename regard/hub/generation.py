@@ -90,9 +90,7 @@ def read_decoding(
     configs = [{k: v for k, v in config.items() if v is not None} for config in configs]
     settings = configs[-1] if configs else {}
     missing = [name for name in SHARED_IDS if name not in settings]  # perhaps in config.json
-    ids = settings | {
-        name: config[name] for config in configs for name in missing if name in config
-    }
+    ids = settings | {key: values[key] for values in configs for key in missing if key in values}
     where = folder / (GENERATION if len(configs) == 2 else CONFIG)
     try:
         lengths = _lengths(settings, longest, paired=paired)
@@ -107,9 +105,7 @@ def read_decoding(
     except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise InputError(f"{where}", got=str(error).partition("\n")[0]) from None
     unsupported = [
-        name
-        for name, no_effect in UNSUPPORTED.items()
-        if settings.get(name, no_effect) not in (no_effect, [])
+        name for name, off in UNSUPPORTED.items() if settings.get(name, off) not in (off, [])
     ]
     if any(len(word) > 1 for word in settings.get("bad_words_ids", ())):
         unsupported.append("bad_words_ids of several tokens")
@@ -167,11 +163,9 @@ def _roles(values: Mapping[str, Any], vocab: int, *, paired: bool) -> dict[str, 
 
     ends = valid_ids(values.get("eos_token_id"))
     words = (word[0] for word in values.get("bad_words_ids", ()) if len(word) == 1)
-    banned_words = [
-        token for token in words if token not in ends
-    ]  # transformers never bans the end
+    banned = [token for token in words if token not in ends]  # transformers never bans the end
     roles = {
-        "banned": valid_ids([*banned_words, *values.get("suppress_tokens", ())]),
+        "banned": valid_ids([*banned, *values.get("suppress_tokens", ())]),
         "ends": ends,
         "forced_begin": first("forced_bos_token_id"),
         "forced_end": first("forced_eos_token_id"),

@@ -19,7 +19,7 @@ from regard.errors import InputError
 from regard.layers import Layout, Mask
 from regard.layers.tap.product import Product
 
-UNSUPPORTED_OPTIONS = ("cu_seq_lens_q", "cu_seqlens", "cache", "head_mask", "block_table")
+UNSUPPORTED = ("cu_seq_lens_q", "cu_seqlens", "cache", "head_mask", "block_table")
 """Options that change the weights in ways we do not support."""
 SITE = "layer"
 """The layer's name in the sites of a tap: each call has its own tap, so one name is enough."""
@@ -99,9 +99,7 @@ class Call:
         return product if self.sinks is None else _with_sink(product, self.sinks)
 
     def _check(self) -> None:
-        got = next(
-            (name for name in UNSUPPORTED_OPTIONS if self.options.get(name) is not None), None
-        )
+        got = next((name for name in UNSUPPORTED if self.options.get(name) is not None), None)
         if got is None and self.mask is not None:
             supported_dims = (2, 4) if "flash" in self.implementation else (4,)
             if not isinstance(self.mask, Tensor):

@@ -200,7 +200,7 @@ def check_layer(layer: Layer, implementation: str) -> None:
         )
 
 
-def pick_layers(layers_by_name: dict[str, Layer], selector: Layers) -> list[Layer]:
+def pick_layers(by_name: dict[str, Layer], selector: Layers) -> list[Layer]:
     """The layers selected by names, patterns with `*`, or numbers (None: all), in model order.
 
     A name is a path in the model or, if there is no such path, a site such as `decoder.1.cross`.
@@ -209,47 +209,47 @@ def pick_layers(layers_by_name: dict[str, Layer], selector: Layers) -> list[Laye
         InputError: For an unknown layer, or a number that several layers have.
     """
     if selector is None:
-        return list(layers_by_name.values())
+        return list(by_name.values())
     selectors: Iterable[str | int] = [selector] if isinstance(selector, str | int) else selector
-    names = {name for selector in selectors for name in _selected_names(layers_by_name, selector)}
-    return [layer for name, layer in layers_by_name.items() if name in names]
+    names = {name for selector in selectors for name in _selected_names(by_name, selector)}
+    return [layer for name, layer in by_name.items() if name in names]
 
 
-def _selected_names(layers_by_name: dict[str, Layer], selector: str | int) -> list[str]:
+def _selected_names(by_name: dict[str, Layer], selector: str | int) -> list[str]:
     """The names of the layers that one name, pattern or number selects."""
     if isinstance(selector, int):
-        layers = layers_by_name.items()
+        layers = by_name.items()
         names = _check_unique(
             selector, [name for name, layer in layers if layer.number == selector]
         )
     else:
-        names = [name for name in layers_by_name if fnmatchcase(name, selector)]
-        names = names or at_site(layers_by_name, selector)
+        names = [name for name in by_name if fnmatchcase(name, selector)]
+        names = names or at_site(by_name, selector)
     if not names:
-        paired = is_paired(layers_by_name)
-        sites = [site for layer in layers_by_name.values() for site in layer.sites(paired=paired)]
-        close = get_close_matches(str(selector), [*layers_by_name, *sites], n=1, cutoff=0.0)
+        paired = is_paired(by_name)
+        sites = [site for layer in by_name.values() for site in layer.sites(paired=paired)]
+        close = get_close_matches(str(selector), [*by_name, *sites], n=1, cutoff=0.0)
         raise InputError("no such layer", got=selector, expected=f"one such as {close[0]}")
     return names
 
 
-def at_site(layers_by_name: Mapping[str, Layer], selector: str) -> list[str]:
+def at_site(by_name: Mapping[str, Layer], selector: str) -> list[str]:
     """The names of the layers at a site such as `decoder.1.cross`, or matching a pattern of sites.
 
     Raises:
         InputError: If several layers share the one site.
     """
-    paired = is_paired(layers_by_name)
+    paired = is_paired(by_name)
     names = [
-        name for name, layer in layers_by_name.items()
+        name for name, layer in by_name.items()
         if any(fnmatchcase(site, selector) for site in layer.sites(paired=paired))
     ]  # fmt: skip
     return names if "*" in selector else _check_unique(selector, names)
 
 
-def is_paired(layers_by_name: Mapping[str, Layer]) -> bool:
+def is_paired(by_name: Mapping[str, Layer]) -> bool:
     """Whether there is cross-attention: whether the model is an encoder-decoder."""
-    return any(layer.kind == "cross" for layer in layers_by_name.values())
+    return any(layer.kind == "cross" for layer in by_name.values())
 
 
 def _check_unique(selector: str | int, names: list[str]) -> list[str]:

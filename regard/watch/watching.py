@@ -81,15 +81,15 @@ class Watch:
         self._library = _import_transformers()
         _check_model(self._library, model)
         self.model = model
-        layers_by_name = attention_layers(model, self._library.__version__)
+        by_name = attention_layers(model, self._library.__version__)
         self._wanted = wanted
-        self._recorded = {layer.module: layer for layer in pick_layers(layers_by_name, layers)}
+        self._recorded = {layer.module: layer for layer in pick_layers(by_name, layers)}
         self._edits: dict[nn.Module, list[Edit]] = {}
         watched = dict(self._recorded)
         for edit in edits:
             name, _, site = edit.site.rpartition(".")
             _tap_sites([site])
-            for layer in pick_layers(layers_by_name, int(name) if name.isdecimal() else name):
+            for layer in pick_layers(by_name, int(name) if name.isdecimal() else name):
                 watched[layer.module] = layer
                 edit_here = replace(edit, site=f"{SITE}.{site}")
                 self._edits.setdefault(layer.module, []).append(edit_here)
@@ -97,7 +97,7 @@ class Watch:
             check_layer(layer, original_name(layer.config))
         self._layers = watched
         self._names = {layer.name: layer for layer in watched.values()}
-        self._paired = is_paired(layers_by_name)
+        self._paired = is_paired(by_name)
         self._configs = list(
             {id(layer.config): layer.config for layer in watched.values()}.values()
         )

@@ -96,11 +96,11 @@ def hide_in_all(
         knock_out: The heads that are knocked out; their weights do not count.
         progress: Called with the number of images done so far.
     """
-    knocked_out = [split_head(head) for head in knock_out]
+    silenced_heads = [split_head(head) for head in knock_out]
     tests: list[HiddenPatches] = []
     for source in sources:
         layers = _layer_weights(
-            model, source, which, knocked_out
+            model, source, which, silenced_heads
         )  # one array (images, tokens, tokens) per layer
         picture = image_grid(model, source, np.zeros((1, 1, 1), dtype=np.float32))
         for indices in _image_batches(len(source), (3 + hiding.draws) * model.config.tokens):
@@ -135,7 +135,7 @@ def _image_batches(count: int, tokens: int) -> Iterator[range]:
 
 
 def _layer_weights(
-    model: ImageEncoder, source: Dense, which: ImageMap, knocked_out: list[tuple[str, int]]
+    model: ImageEncoder, source: Dense, which: ImageMap, silenced_heads: list[tuple[str, int]]
 ) -> list[Weights]:
     """The weights of each layer of a map: (images, tokens, tokens)."""
     tap = Tap(*(f"{site}.weights" for site in which.layers))
@@ -147,14 +147,11 @@ def _layer_weights(
         weights = tap.records[f"{site}.weights"]  # (images, heads, query, key)
         windows = model.encoder.windows(layout, int(site.split(".")[1]))
         array = (weights if windows is None else windows.spread(weights)).cpu().double().numpy()
-        knocked_out_heads = [head for layer, head in knocked_out if layer == site]
+        silenced = [head for layer, head in silenced_heads if layer == site]
         names = ("",) * array.shape[2]
         layers.append(
             np.stack(
-                [
-                    AttentionMap(site, a, names, names).matrix(which.head, knocked_out_heads)
-                    for a in array
-                ]
+                [AttentionMap(site, a, names, names).matrix(which.head, silenced) for a in array]
             )
         )
     return layers

@@ -40,7 +40,7 @@ def _write(config: ResNetConfig) -> dict[str, Any]:
     }
 
 
-_CONVOLUTION_RULES = [
+_CONV_RULES = [
     Rule(("convolution.weight",), ("convolution.weight",)),
     *(
         Rule((f"norm.{name}",), (f"normalization.{name}",))
@@ -52,21 +52,19 @@ _CONVOLUTION_RULES = [
 
 
 def _names(config: ResNetConfig) -> Table:
-    rules = add_prefixes("embed.stem.first.", "resnet.embedder.embedder.", _CONVOLUTION_RULES)
+    rules = add_prefixes("embed.stem.first.", "resnet.embedder.embedder.", _CONV_RULES)
     width_before = config.stem_width
     stages = zip(config.depths, config.filters, config.strides, strict=True)
     for stage, (depth, width, stride) in enumerate(stages):
         for layer in range(depth):
-            our_prefix = f"encoder.blocks.{stage}.{layer}."
-            hub_prefix = f"resnet.encoder.stages.{stage}.layers.{layer}."
+            our_block = f"encoder.blocks.{stage}.{layer}."
+            hub_block = f"resnet.encoder.stages.{stage}.layers.{layer}."
             for part in range(2 if config.block == "basic" else 3):
                 rules += add_prefixes(
-                    f"{our_prefix}parts.{part}.", f"{hub_prefix}layer.{part}.", _CONVOLUTION_RULES
+                    f"{our_block}parts.{part}.", f"{hub_block}layer.{part}.", _CONV_RULES
                 )
             if layer == 0 and (width_before != width or stride != 1):
-                rules += add_prefixes(
-                    f"{our_prefix}shortcut.", f"{hub_prefix}shortcut.", _CONVOLUTION_RULES
-                )
+                rules += add_prefixes(f"{our_block}shortcut.", f"{hub_block}shortcut.", _CONV_RULES)
         width_before = width
     if config.classes:
         rules += [
@@ -76,13 +74,5 @@ def _names(config: ResNetConfig) -> Table:
 
 
 RESNET = HubFormat(
-    "resnet",
-    "resnet",
-    "resnet.",
-    _read,
-    _write,
-    _names,
-    (),
-    ("classifier.",),
-    any_size=True,
+    "resnet", "resnet", "resnet.", _read, _write, _names, (), ("classifier.",), any_size=True
 )
