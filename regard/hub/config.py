@@ -1,7 +1,7 @@
 """Reads the `config.json` of a folder, and determines whether it is Hugging Face's or Regard's.
 
 This module imports little on purpose, so that a model of Regard is loaded without the code for
-Hugging Face models. In this folder "their" means Hugging Face's, and "our" means Regard's.
+Hugging Face models. In this folder `hub_…` and "their" mean Hugging Face's, "our" means Regard's.
 """
 
 from __future__ import annotations
