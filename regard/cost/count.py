@@ -27,12 +27,12 @@ for the gradients of the input and of the matrix."""
 VOCABULARY_PARTS = ("embedding", "source embedding", "target embedding", "output")
 """The parts whose size depends on the vocabulary, often left out of published parameter counts."""
 
-_EMBEDDINGS = {
+_EMBEDDING_PARTS = {
     "embed": "embedding",
     "source_embed": "source embedding",
     "target_embed": "target embedding",
 }
-_OF_FRONTS = {
+_FRONT_PARTS = {
     "projection": "patch embedding",
     "stem": "stem",
     "first": "class token",
@@ -40,7 +40,7 @@ _OF_FRONTS = {
     "norm": "embedding norms",
 }
 """The parts of an embedding module other than its matrix, by the names of their parameters."""
-_SUBLAYERS = {
+_SUBLAYER_PARTS = {
     "self_attention": "self-attention",
     "cross_attention": "cross-attention",
     "convolution": "convolution",
@@ -51,13 +51,13 @@ _SUBLAYERS = {
     "linear": "dense layers",
 }
 """The parts of a block, by the end of the names of its modules; names may also have a prefix."""
-_ENDS = {"first": "first state", "readout": "readout"}
+_DECODER_END_PARTS = {"first": "first state", "readout": "readout"}
 """The parts below and above the layers of a recurrent decoder."""
-_OF_A_STACK = ("positions", *dict.fromkeys(_SUBLAYERS.values()), *_ENDS.values())
-_PARTS = (
-    *_EMBEDDINGS.values(),
-    *_OF_FRONTS.values(),
-    *(f"{stack} {part}" for stack in ("encoder", "decoder") for part in _OF_A_STACK),
+_STACK_PARTS = ("positions", *dict.fromkeys(_SUBLAYER_PARTS.values()), *_DECODER_END_PARTS.values())
+_ALL_PARTS = (
+    *_EMBEDDING_PARTS.values(),
+    *_FRONT_PARTS.values(),
+    *(f"{stack} {part}" for stack in ("encoder", "decoder") for part in _STACK_PARTS),
     "task heads",
     "output",
 )
@@ -74,12 +74,12 @@ def parameters(model: Model) -> dict[str, int]:
         124439808
     """
     counts: dict[str, int] = {}
-    seen: set[int] = set()
+    counted: set[int] = set()  # ids of parameters
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        part = _part(name)
-        counts[part] = counts.get(part, 0) + (id(parameter) not in seen) * parameter.numel()
-        seen.add(id(parameter))
-    return {part: counts[part] for part in dict.fromkeys((*_PARTS, *counts)) if part in counts}
+        part = _part_of(name)
+        counts[part] = counts.get(part, 0) + (id(parameter) not in counted) * parameter.numel()
+        counted.add(id(parameter))
+    return {part: counts[part] for part in dict.fromkeys((*_ALL_PARTS, *counts)) if part in counts}
 
 
 def shared_parts(model: Model) -> dict[str, str]:
@@ -87,32 +87,32 @@ def shared_parts(model: Model) -> dict[str, str]:
     owners: dict[int, str] = {}
     shared = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        part = _part(name)
+        part = _part_of(name)
         owner = owners.setdefault(id(parameter), part)
         if owner != part:
             shared[part] = owner
     return shared
 
 
-def _part(name: str) -> str:
+def _part_of(name: str) -> str:
     """`decoder.blocks.2.cross_attention.query.weight` -> `decoder cross-attention`."""
     match name.split("."):
         case [stack, "blocks", _, module, *_]:
-            plain = module.replace("_", " ")  # a sub-layer of one family only
+            module_words = module.replace("_", " ")  # a sub-layer of one family only
             if module.isdigit():  # a block of a ResNet
                 return f"{stack} convolution"
-            kinds = (part for end, part in _SUBLAYERS.items() if module.endswith(end))
-            return f"{stack} {next(kinds, plain)}"
+            kinds = (part for end, part in _SUBLAYER_PARTS.items() if module.endswith(end))
+            return f"{stack} {next(kinds, module_words)}"
         case [stack, "final_norm", _]:
             return f"{stack} norms"
-        case [stack, module, _] if module in _ENDS:
-            return f"{stack} {_ENDS[module]}"
+        case [stack, module, _] if module in _DECODER_END_PARTS:
+            return f"{stack} {_DECODER_END_PARTS[module]}"
         case [stack, "positions", _]:
             return f"{stack} positions"
-        case [module, "weight"] if module in _EMBEDDINGS:
-            return _EMBEDDINGS[module]
-        case [module, inner, *_] if module in _EMBEDDINGS and inner in _OF_FRONTS:
-            return _OF_FRONTS[inner]
+        case [module, "weight"] if module in _EMBEDDING_PARTS:
+            return _EMBEDDING_PARTS[module]
+        case [module, inner, *_] if module in _EMBEDDING_PARTS and inner in _FRONT_PARTS:
+            return _FRONT_PARTS[inner]
         case ["head", _] | ["masked", "vocabulary", _]:
             return "output"
         case [module, *_] if module in ("pooler", *EncoderConfig.HEADS):
@@ -139,8 +139,9 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
     config = model.config
     parts = ("embed", "encoder", "decoder", "attention products", "task heads", "output")
     counts = dict.fromkeys(parts, 0)
-    once = isinstance(config, ConvolutionalConfig)  # its dense layers are applied once to an image
-    tokens = {"encoder": 1 if once else lengths[0], "decoder": lengths[-1]}
+    # The dense layers of a convolutional model are applied once to an image.
+    is_convolutional = isinstance(config, ConvolutionalConfig)
+    tokens = {"encoder": 1 if is_convolutional else lengths[0], "decoder": lengths[-1]}
     tokens["embed"] = lengths[0] - getattr(config, "tokens_before", 0)  # patches
     tokens |= _head_tokens(config, lengths[-1], targets)
     for name, module in model.named_modules():
@@ -152,11 +153,12 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
         elif isinstance(module, nn.Linear | nn.RNNBase | nn.Conv1d):
             part = top if top in counts else "task heads"
             of_source = name.endswith("cross_attention.key_value")
-            met = lengths[0] if of_source else tokens.get(top, lengths[-1])
-            met = 1 if top in ("pooled_norm", "pooling_layer") else met
+            token_count = lengths[0] if of_source else tokens.get(top, lengths[-1])
+            token_count = 1 if top in ("pooled_norm", "pooling_layer") else token_count
             # Each token is multiplied once with each entry of a matrix, also in RNN cells and
             # convolution kernels.
-            counts[part] += 2 * met * sum(w.numel() for w in module.parameters() if w.dim() > 1)
+            entries = sum(w.numel() for w in module.parameters() if w.dim() > 1)
+            counts[part] += 2 * token_count * entries
     for name in config.stacks:
         for layer in getattr(model, name).attentions():
             keys = lengths[0] if layer.cross else tokens[name]
@@ -203,26 +205,27 @@ def activation_floats(config: ModelConfig, *lengths: int, targets: int | None = 
 
 def _activations_of_blocks(config: BlocksConfig, lengths: Sequence[int], targets: int) -> int:
     """Computes `activation_floats` for stacks of blocks of attention and feed-forward."""
-    dim, noise = config.dim, config.dim if config.dropout else 0
+    dim, dropout_dim = config.dim, config.dim if config.dropout else 0
     keys_values = 2 * _kv_dim(config)
     inputs = dim if config.norm == "none" else 2 * dim  # x, norm(x)
     queries = config.heads * config.head_width
-    attention = inputs + 3 * queries + noise + config.heads  # q, and the output twice
+    attention = inputs + 3 * queries + dropout_dim + config.heads  # q, and the output twice
     if config.query_key_norm:
         # q and k before their norm (k together with v, as they are computed together), and after
         # it, before they are padded
         attention += 2 * queries + keys_values + keys_values // 2
-    feed_forward = inputs + noise + _hidden_copies(config) * config.hidden
+    feed_forward = inputs + dropout_dim + _hidden_copies(config) * config.hidden
     if not getattr(config, "feed_forward", True):
         feed_forward = 0
-    ends = noise + 2 * dim  # the embedding's dropout; the output of the stack and its norm
-    ends += dim if config.embedding_norm else 0
+    # the embedding's dropout; the output of the stack and its norm
+    end_floats = dropout_dim + 2 * dim
+    end_floats += dim if config.embedding_norm else 0
     self_weights, cross = _stored_weights(config)
     masks = getattr(config, "masked", False)
     # the input of the loss; for masked tokens also W x, f(W x) and its norm
     total = targets * dim * (4 if masks else 1)
     for _, layers, tokens, memory in config.stack_inputs(lengths):
-        linear = tokens * (layers * (attention + keys_values + feed_forward) + ends)
+        linear = tokens * (layers * (attention + keys_values + feed_forward) + end_floats)
         total += linear + self_weights * layers * tokens**2
         if memory:
             total += layers * (tokens * attention + memory * keys_values + cross * tokens * memory)

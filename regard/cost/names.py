@@ -96,15 +96,15 @@ def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> Found
             recipe = recipes.from_text(recipes.dump(recipe), what, overrides)
         sizes = (vocab,) * len(recipe.model.VOCABULARIES) if vocab is not None else sizes
         return FoundRecipe(what, recipe, sizes, "--vocab" if vocab is not None else "the folder's")
-    name, recipe = _named_or_loaded(what, overrides)
+    name, recipe = _find_by_name(what, overrides)
     recipe, sizes = outline_of_start(recipe)
     if vocab is not None:
         return FoundRecipe(name, recipe, (vocab,) * len(recipe.model.VOCABULARIES), "--vocab")
     if sizes:
         return FoundRecipe(name, recipe, sizes, "start.folder's")
-    most = BYTES_AND_SPECIAL if recipe.tokens.kind == "bytes" else recipe.tokens.vocab
+    max_vocab = BYTES_AND_SPECIAL if recipe.tokens.kind == "bytes" else recipe.tokens.vocab
     source = "its own" if what in published_models() else "the recipe's maximum"
-    return FoundRecipe(name, recipe, (most,) * len(recipe.model.VOCABULARIES), source)
+    return FoundRecipe(name, recipe, (max_vocab,) * len(recipe.model.VOCABULARIES), source)
 
 
 def is_folder(what: str) -> bool:
@@ -117,20 +117,21 @@ def is_folder(what: str) -> bool:
     return Path(what).is_dir() or (not Path(what).exists() and is_cached(what))
 
 
-def _named_or_loaded(what: str, overrides: Sequence[str]) -> tuple[str, Recipe]:
-    shipped, path, known = recipes.shipped(), Path(what), published_models()
-    if what in known:
-        return what, published_recipe(what, known[what], overrides)
+def _find_by_name(what: str, overrides: Sequence[str]) -> tuple[str, Recipe]:
+    """The name and the recipe of a published model, a size, a shipped recipe or a file."""
+    shipped, path, published = recipes.shipped(), Path(what), published_models()
+    if what in published:
+        return what, published_recipe(what, published[what], overrides)
     if what in RECIPES or what in shipped or path.suffix in (".yaml", ".yml") or path.exists():
         name = RECIPES.get(what, what)
         return name, recipes.load(name, overrides)
-    names = [*RECIPES, *known]
-    near = [name for name in names if name.startswith(what.lower())]
-    near = near or nearest(what, [*names, *shipped])
+    names = [*RECIPES, *published]
+    close_names = [name for name in names if name.startswith(what.lower())]
+    close_names = close_names or nearest(what, [*names, *shipped])
     raise InputError(
         f"{what}: no such size or recipe",
         expected="a size such as base, gpt2 or bert-base, a recipe, a file or a model's folder",
-        fix=did_you_mean(near[:NEAREST], "regard plan"),
+        fix=did_you_mean(close_names[:NEAREST], "regard plan"),
     )
 
 
@@ -142,28 +143,30 @@ def listing() -> str:
     return "\n".join(aligned(rows))
 
 
-def published_recipe(name: str, known: PublishedModel, overrides: Sequence[str] = ()) -> Recipe:
+def published_recipe(name: str, published: PublishedModel, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe of a published model that has no recipe file: its sizes and its training."""
-    batch = EXAMPLES_PER_BATCH * sum(known.lengths)
-    train = {"batch_tokens": batch, "accumulate": max(1, known.step_tokens // batch)}
+    batch = EXAMPLES_PER_BATCH * sum(published.lengths)
+    train = {"batch_tokens": batch, "accumulate": max(1, published.step_tokens // batch)}
     values = {
         "version": 1,
-        "task": FAMILIES[known.model["family"]].task,
+        "task": FAMILIES[published.model["family"]].task,
         "data": {"kind": "none"},
-        "tokens": {"kind": "bpe", "vocab": known.vocab},
-        "model": known.model,
-        "train": train | ({"steps": known.steps} if known.steps else {}),
+        "tokens": {"kind": "bpe", "vocab": published.vocab},
+        "model": published.model,
+        "train": train | ({"steps": published.steps} if published.steps else {}),
         "decode": {},
     }
     return recipes.from_text(write(values), name, overrides)
 
 
-def lengths_of(recipe: Recipe, known: PublishedModel | None, length: int | None) -> tuple[int, ...]:
+def lengths_of(
+    recipe: Recipe, published: PublishedModel | None, length: int | None
+) -> tuple[int, ...]:
     """The number of tokens of each text of an example: of source and target, or of the only one.
 
     Args:
         recipe: The recipe.
-        known: The published model, if it is one.
+        published: The published model, if it is one.
         length: The length that the user gave; None: that of the model or recipe.
     """
     config, longest = recipe.model, recipe.model.max_length
@@ -172,9 +175,9 @@ def lengths_of(recipe: Recipe, known: PublishedModel | None, length: int | None)
             raise InputError("length", got=length, expected=f"at most {longest}")
         return (length,) * (1 + config.has_target)
     if not config.has_target:
-        read = recipe.data.longest if recipe.data.kind == "labelled" else None
-        return (min(longest, read or longest),)
-    return known.lengths if known is not None else (min(SENTENCE_LENGTH, longest),) * 2
+        max_text_length = recipe.data.longest if recipe.data.kind == "labelled" else None
+        return (min(longest, max_text_length or longest),)
+    return published.lengths if published is not None else (min(SENTENCE_LENGTH, longest),) * 2
 
 
 def targets_of(config: ModelConfig, lengths: Sequence[int]) -> int:
@@ -204,14 +207,14 @@ def budget_of(
         overrides: Changes of the recipe; one of `train.` replaces a published budget.
         counts: The number of parameters of each part.
     """
-    known = published_models().get(what)
-    trained = any(change.startswith("train.") for change in overrides)
+    published = published_models().get(what)
+    changes_training = any(change.startswith("train.") for change in overrides)
     without_recipe = recipe.data.kind == "none" and is_folder(what)
-    if not trained and (without_recipe or (known is not None and not known.steps)):
+    if not changes_training and (without_recipe or (published is not None and not published.steps)):
         tokens = TOKENS_PER_PARAMETER * sum(counts.values())
         return Budget(float(tokens), f"{TOKENS_PER_PARAMETER} a parameter")
-    if not trained and known is not None:
-        return Budget(tokens_of(recipe), known.source)
+    if not changes_training and published is not None:
+        return Budget(tokens_of(recipe), published.source)
     step = recipe.train.batch_tokens * recipe.train.accumulate
     return Budget(tokens_of(recipe), f"{recipe.train.steps:,} steps of {step:,}")
 

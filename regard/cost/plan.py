@@ -201,21 +201,20 @@ class Plan:
     @property
     def _published(self) -> tuple[float, str] | None:
         """The published FLOPs of this training, and their source."""
-        size, known = self.recipe.model.size, published_models().get(self.what)
-        if known is not None:
-            theirs, count, note = (
-                published_recipe(self.what, known),
-                known.flops,
-                known.flops_source,
-            )
+        size, published = self.recipe.model.size, published_models().get(self.what)
+        if published is not None:
+            original_recipe = published_recipe(self.what, published)
+            count, note = published.flops, published.flops_source
         elif size in PAPER_TRAINING:
             gpus, hours = PAPER_TRAINING[size]
-            theirs, count = recipes.load(RECIPES[size]), paper_training_flops(gpus, hours)
+            original_recipe = recipes.load(RECIPES[size])
+            count = paper_training_flops(gpus, hours)
             note = f"the paper's own: {gpus} P100 × {hours:g} hours × 9.5 TFLOP/s"
         else:
             return None
-        same = self.recipe.model == theirs.model and self.tokens == tokens_of(theirs)
-        return (count, note) if same and count is not None else None
+        same_model = self.recipe.model == original_recipe.model
+        is_same = same_model and self.tokens == tokens_of(original_recipe)
+        return (count, note) if is_same and count is not None else None
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON values, in FLOPs, bytes and hours."""
@@ -229,18 +228,18 @@ class Plan:
             "length": self.lengths[0],
             "target_length": self.lengths[1] if len(self.lengths) > 1 else None,
             "parameters": {
-                **_keys(self.parameters),
+                **_json_keys(self.parameters),
                 "total": self.total,
                 "without_embeddings_and_output": self.without_vocabulary,
             },
             "flops_per_token": {
-                **_keys(self.forward),
+                **_json_keys(self.forward),
                 "forward": sum(self.forward.values()),
                 "training": self.flops_per_token,
                 "rule_6n": 6 * self.without_vocabulary,
             },
-            "training_bytes": {**_keys(training), "total": sum(training.values())},
-            "inference_bytes": {**_keys(inference), "total": sum(inference.values())},
+            "training_bytes": {**_json_keys(training), "total": sum(training.values())},
+            "inference_bytes": {**_json_keys(inference), "total": sum(inference.values())},
             "tokens": self.tokens,
             "training_flops": self.training_flops,
             "published_training_flops": self.published,
@@ -261,13 +260,13 @@ class Plan:
         return "\n".join(
             [
                 f"{self.what}: {layers} layers, {config.summary}{trained}",
-                self._read,
-                *(f"\n{_aligned(rows)}" for rows in self._sections()),
+                self._input_line,
+                *(f"\n{_align_rows(rows)}" for rows in self._sections()),
             ]
         )
 
     @property
-    def _read(self) -> str:
+    def _input_line(self) -> str:
         """A line about the input of the model: vocabulary and lengths, or image size."""
         model: Any = self.recipe.model
         if model.has_grid:
@@ -281,36 +280,38 @@ class Plan:
         return f"vocabulary of {self.vocab:,}{sides} ({self.vocab_from}), {texts}"
 
     def _sections(self) -> list[list[PlanLine]]:
+        """The rows of the table by section: parameters, FLOPs, memory twice, training."""
         notes = {part: f"the {owner}'s matrix" for part, owner in self.shared.items()}
         notes |= {
             part: f"{note}, and a bias" for part, note in notes.items() if self.parameters[part]
         }
-        others = self.without_vocabulary
+        body = self.without_vocabulary
         decoding = f"beam {self.rows}, up to {self.max_output_tokens:,} tokens"
         meets = "as if every token met all" if len(self.lengths) > 1 else "every token meets all"
         batch = f"estimate, {self.recipe.train.batch_tokens:,} tokens at a time"
         return [
             [
-                *_whole_and_parts("parameters", self.parameters, notes=notes),
-                ("  without embeddings and output", short(others), ""),
+                *_total_and_parts("parameters", self.parameters, notes=notes),
+                ("  without embeddings and output", short(body), ""),
             ],
             [
-                *_whole_and_parts("FLOPs per token, forward", self.forward),
+                *_total_and_parts("FLOPs per token, forward", self.forward),
                 ("FLOPs per token, training", short(self.flops_per_token), "3 × forward"),
-                ("  by the rule 6N", short(6 * others), f"{meets} {short(others)}"),
+                ("  by the rule 6N", short(6 * body), f"{meets} {short(body)}"),
             ],
-            _whole_and_parts("memory, training", self.training_memory, "B", {"activations": batch}),
-            _whole_and_parts(
+            _total_and_parts("memory, training", self.training_memory, "B", {"activations": batch}),
+            _total_and_parts(
                 "memory, inference", self.inference_memory, "B", {"keys and values": decoding}
             ),
             self._training_rows(),
         ]
 
     def _training_rows(self) -> list[PlanLine]:
-        rows = [("training", _power(self.training_flops), "")]
+        """The rows about the whole training: FLOPs, tokens, rate, time and, with a price, cost."""
+        rows = [("training", _format_flops(self.training_flops), "")]
         if self._published is not None:
             count, note = self._published
-            rows.append(("  published", _power(count), note))
+            rows.append(("  published", _format_flops(count), note))
         rows += [
             ("  tokens", short(self.tokens), self.tokens_from),
             ("  rate", short(self.rate, "FLOP/s"), self.rate_from),
@@ -361,14 +362,14 @@ def plan(
         >>> plan("gpt2", flops=1e12).total
         124439808
     """
-    given = {
+    numbers = {
         "--tokens": tokens,
         "--flops": flops,
         "--price-per-hour": price_per_hour,
         "--vocab": vocab,
         "length": length,
     }
-    for option, value in given.items():
+    for option, value in numbers.items():
         if value is not None and not 0 < value < math.inf:  # nan fails the comparison, too
             raise InputError(option, got=value, expected="a number above 0")
     name, recipe, vocabularies, vocab_from = find(what, overrides, vocab)
@@ -401,9 +402,10 @@ PlanLine = tuple[str, str, str]
 """A row of the table: a label, a number with its unit, and a note on where it comes from."""
 
 
-def _whole_and_parts(
+def _total_and_parts(
     name: str, parts: Mapping[str, float], unit: str = "", notes: Mapping[str, str] | None = None
 ) -> list[PlanLine]:
+    """A row with the sum of all parts, then an indented row for each part."""
     rows = [(part, size, (notes or {}).get(part, "")) for part, size in parts.items()]
     return [
         (name, short(sum(parts.values()), unit), ""),
@@ -411,13 +413,15 @@ def _whole_and_parts(
     ]
 
 
-def _aligned(rows: Sequence[PlanLine]) -> str:
+def _align_rows(rows: Sequence[PlanLine]) -> str:
     return "\n".join(f"{label:<32}{value:>14}  {note}".rstrip() for label, value, note in rows)
 
 
-def _keys(parts: Mapping[str, float]) -> dict[str, float]:
+def _json_keys(parts: Mapping[str, float]) -> dict[str, float]:
+    """The parts with names that are JSON keys: `self-attention` -> `self_attention`."""
     return {part.replace(" ", "_").replace("-", "_"): value for part, value in parts.items()}
 
 
-def _power(number: float) -> str:
+def _format_flops(number: float) -> str:
+    """FLOPs with a power of ten: 3.3e18 -> `3.30e18 FLOPs`."""
     return f"{number:.2e} FLOPs".replace("e+", "e")

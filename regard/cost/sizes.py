@@ -83,18 +83,19 @@ def compute_sizes(price: float = 1.0, share: float = 0.3) -> dict[str, list[Any]
         price: Dollars per hour of a chip.
         share: The share of its peak that a chip reaches in training.
     """
-    rows = [_compute(row, price, share) for row in PUBLISHED_MODELS]
+    rows = [_compute_row(row, price, share) for row in PUBLISHED_MODELS]
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def _compute(row: TableRow, price: float, share: float) -> dict[str, Any]:
-    plan = _planned(row.plan, row.tokens)
+def _compute_row(row: TableRow, price: float, share: float) -> dict[str, Any]:
+    """The published and computed values of one row, by the name of their column."""
+    plan = _cached_plan(row.plan, row.tokens)
     model: Any = plan.recipe.model  # a Transformer, each of them
     flops = plan.training_flops
     layers = plan.layers
     parameters = plan.total + (layers * model.dim**2 if row.relative else 0)
     chip_hours = flops / (share * PEAK[row.chip]) / 3600
-    spent = row.chips * row.hours
+    published = row.chips * row.hours  # chip-hours
     return {
         "models": row.name,
         "plans": row.plan,
@@ -112,15 +113,15 @@ def _compute(row: TableRow, price: float, share: float) -> dict[str, Any]:
         "chip": row.chip,
         "hours_published": row.hours or None,
         "hours_computed": chip_hours / row.chips if row.chips else None,
-        "share_of_peak": flops / (3600 * spent * PEAK[row.chip]) if spent else None,
-        "cost_of_hours_published": spent * price if spent else None,
+        "share_of_peak": flops / (3600 * published * PEAK[row.chip]) if published else None,
+        "cost_of_hours_published": published * price if published else None,
         "cost_of_hours_computed": chip_hours * price,
         "notes": row.note or None,
     }
 
 
 @cache
-def _planned(name: str, tokens: float | None) -> Plan:
+def _cached_plan(name: str, tokens: float | None) -> Plan:
     """The plan of a model; cached, since it is slow and does not depend on prices."""
     return plan(name, tokens=tokens, flops=1.0)
 
@@ -173,11 +174,11 @@ def table(price: float = 1.0, share: float = 0.3) -> str:
     """The table as text for a terminal, with its notes."""
     lines = aligned([SIZE_COLUMNS, *format_sizes(compute_sizes(price, share))], right=True)
     notes = [f"{row.name}: {row.note}." for row in PUBLISHED_MODELS if row.note]
-    rests = (
+    assumptions = (
         f"Computed days: at {share:.0%} of a chip's peak. All costs, also those of published days: "
         f"${price:g} per chip-hour."
     )
-    return "\n".join([*lines, "", rests, *notes])
+    return "\n".join([*lines, "", assumptions, *notes])
 
 
 def _short(number: float, billion: str = "B") -> str:

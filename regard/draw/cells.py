@@ -81,15 +81,15 @@ def paint(
         cell: Width and height of a cell in pixels; None if unknown: no lines and no numbers.
     """
     rows, columns = values.shape
-    drawn = np.ma.masked_invalid(values)
+    masked = np.ma.masked_invalid(values)
     norm = Normalize(scale.low, scale.high)
     if cell is None or min(cell) < 12:
         extent = (0, columns, rows, 0)
         axes.imshow(
-            drawn, scale.colormap(), norm, aspect="auto", interpolation="nearest", extent=extent
+            masked, scale.colormap(), norm, aspect="auto", interpolation="nearest", extent=extent
         )
     else:
-        axes.pcolormesh(drawn, cmap=scale.colormap(), norm=norm, edgecolors="white", linewidth=0.6)
+        axes.pcolormesh(masked, cmap=scale.colormap(), norm=norm, edgecolors="white", linewidth=0.6)
     axes.set(xlim=(0, columns), ylim=(rows, 0))
     if cell is None or cell[0] < 48 or cell[1] < 24:
         hatch_negative(axes, values)
@@ -122,16 +122,16 @@ def label(
         turn: The angle of the column labels in degrees, and the font size in pixels.
     """
     (column, row), (angle, size) = pitch, turn
-    every = math.ceil(round(COLUMN / column, 6)), math.ceil(round(ROW / row, 6))
+    steps = math.ceil(round(COLUMN / column, 6)), math.ceil(round(ROW / row, 6))
     axes.xaxis.tick_top()
     axes.set_xticks(
-        np.arange(0, len(columns), every[0]) + 0.5,
-        list(columns[:: every[0]]),
+        np.arange(0, len(columns), steps[0]) + 0.5,
+        list(columns[:: steps[0]]),
         rotation=angle,
         rotation_mode="anchor",
         ha="left" if angle else "center",
         fontsize=points(size),
     )
     axes.set_yticks(
-        np.arange(0, len(rows), every[1]) + 0.5, list(rows[:: every[1]]), fontsize=points(size)
+        np.arange(0, len(rows), steps[1]) + 0.5, list(rows[:: steps[1]]), fontsize=points(size)
     )

@@ -74,13 +74,13 @@ def confusion_chart(classes: Sequence[str], counts: Sequence[Sequence[int]], mod
     """
     table = np.array(counts, dtype=np.float64)
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
-    right, whole = int(np.trace(table)), int(table.sum())
+    right, total = int(np.trace(table)), int(table.sum())
     with style():
         sheet = Sheet(WIDTH, WIDTH)
         title = shorten(f"Right class and answer: {model}", WIDTH - 60, TITLE)
         sheet.text((30, 20), title, TITLE, weight="bold")
-        share = 100 * right / max(1, whole)
-        sheet.text((30, 62), f"{right:,} of {whole:,} right: {share:.2f}%", TEXT)
+        share = 100 * right / max(1, total)
+        sheet.text((30, 62), f"{right:,} of {total:,} right: {share:.2f}%", TEXT)
         size = max(9.0, min(float(TEXT), 0.3 * WIDTH / max(1, len(classes))))
         names = [shorten(name, NAME_WIDTH, size) for name in classes]
         if len(classes) > MOST_CLASSES:
@@ -110,5 +110,6 @@ def confusion_chart(classes: Sequence[str], counts: Sequence[Sequence[int]], mod
 
 
 def _middle(words: str) -> float:
+    """The middle of a range of lengths: `6–10` -> 8."""
     ends = [float(end) for end in words.split("–")]
     return sum(ends) / len(ends)

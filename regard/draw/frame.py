@@ -26,9 +26,9 @@ from regard.draw.sheet import (
     wrap,
 )
 
-EDGE, RIM = 20, 12  # pixels left free at the sides, and above and below
+EDGE, MARGIN = 20, 12  # pixels left free at the sides, and above and below
 BAR = (150, 18)  # the colour bar
-MOST = 2  # the largest number of lines of a title or a caption
+MAX_LINES = 2  # the largest number of lines of a title or a caption
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ def framed_sheet(texts: Texts, scales: Sequence[Scale]) -> Frame:
     details = texts.details if texts.medium.details else ""
     below = lines_height(details, width, TEXT) + 16 if details else 0.0
     sheet = Sheet(WIDTH, HEIGHT + below)
-    top, bottom = float(RIM), float(HEIGHT - RIM)
+    top, bottom = float(MARGIN), float(HEIGHT - MARGIN)
     if not texts.medium.paper:
-        title = _cut(visible(texts.title), width, TITLE, "bold")
-        top = sheet.paragraph((EDGE, RIM), title, width, TITLE, weight="bold") + 6
-        caption = _cut(visible(texts.caption), width, TEXT)
+        title = _cut_to_lines(visible(texts.title), width, TITLE, "bold")
+        top = sheet.paragraph((EDGE, MARGIN), title, width, TITLE, weight="bold") + 6
+        caption = _cut_to_lines(visible(texts.caption), width, TEXT)
         bottom -= lines_height(caption, width, TEXT)
         sheet.paragraph((EDGE, bottom), caption, width)
         bottom -= 10
@@ -77,13 +77,13 @@ def framed_sheet(texts: Texts, scales: Sequence[Scale]) -> Frame:
     return Frame(sheet, top + (LEADING * TEXT + 8 if scales else 0), bottom)
 
 
-def _cut(text: str, width: float, size: float, weight: str = "normal") -> str:
-    """The text cut to `MOST` lines of the given width."""
+def _cut_to_lines(text: str, width: float, size: float, weight: str = "normal") -> str:
+    """The text cut to `MAX_LINES` lines of the given width."""
     lines = wrap(text, width, size, weight)
-    if len(lines) <= MOST:
+    if len(lines) <= MAX_LINES:
         return text
-    last = shorten(lines[MOST - 1] + " " + lines[MOST], 0.88 * width, size)
-    return " ".join([*lines[: MOST - 1], last])
+    last = shorten(lines[MAX_LINES - 1] + " " + lines[MAX_LINES], 0.88 * width, size)
+    return " ".join([*lines[: MAX_LINES - 1], last])
 
 
 def _draw_scale(sheet: Sheet, scale: Scale, left: float, top: float) -> float:

@@ -22,6 +22,6 @@ def visible(text: str) -> str:
         return "∅"
     if text.isspace() and not set(text) & set(VISIBLE):
         return "␣" * len(text)
-    shown = (VISIBLE.get(letter, letter) for letter in text)
+    letters = (VISIBLE.get(letter, letter) for letter in text)
     # control characters and lone surrogates can be neither drawn nor encoded
-    return "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs") else c for c in shown)
+    return "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs") else c for c in letters)

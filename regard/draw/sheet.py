@@ -172,8 +172,8 @@ class Chart(Axes):
 
     def write_beside(self, point: tuple[float, float], text: str, **options: Any) -> None:
         """Write a text next to a point of the axes; `xytext` is the offset in points."""
-        usual = {"fontsize": points(SMALLEST), "color": INK, "xytext": (0, 4), "ha": "center"}
-        self.annotate(text, point, textcoords="offset points", **{**usual, **options})
+        defaults = {"fontsize": points(SMALLEST), "color": INK, "xytext": (0, 4), "ha": "center"}
+        self.annotate(text, point, textcoords="offset points", **{**defaults, **options})
 
     def curve(self, *data: Any, style: LineStyle, width: float = 2.6, **options: Any) -> None:
         """Draw a curve in the colour and dash of a style; `data` is y, or x and y."""

@@ -136,14 +136,14 @@ def write_page(compared: ComparedModels, texts: Sequence[str] = ()) -> Path:
         rows = [(name, outputs[index]) for name, outputs in translations.items()]
         sections.append(Table(("model", "translation"), rows, text))
     if looks:
-        sections.append(Prose(_without(without), "Where each model looks while it writes"))
+        sections.append(Prose(_explanation(without), "Where each model looks while it writes"))
         sections.append(Looks(looks))
     drawing.save(compared.folder / "compare.png")
     path = compared.folder / "compare.html"
     return write_file(path, page("Translators side by side", sections).encode())
 
 
-def _without(names: Sequence[str]) -> str:
+def _explanation(names: Sequence[str]) -> str:
     if not names:
         return "Each row is a word that is written, each column a word of the sentence."
     verb = "has" if len(names) == 1 else "have"

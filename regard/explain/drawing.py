@@ -137,8 +137,8 @@ def _as_text(value: Any) -> str:
     if isinstance(value, list):
         if value and isinstance(value[0], list):
             return "; ".join(_as_text(row) for row in value)
-        shown = value if len(value) <= 12 else [*value[:5], "…", *value[-5:]]
-        return ", ".join(_as_text(item) for item in shown)
+        items = value if len(value) <= 12 else [*value[:5], "…", *value[-5:]]
+        return ", ".join(_as_text(item) for item in items)
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -160,8 +160,8 @@ class Board:
         self, caption: str, widths: Sequence[float], details: str = "", title: str | None = None
     ) -> None:
         self.caption, self.details, self.widths = caption, details, widths
-        usual, self.medium = _setting.get()
-        self.title = usual if title is None else title
+        default_title, self.medium = _setting.get()
+        self.title = default_title if title is None else title
         self.tables: list[Table] = []
         self._style = ExitStack()
         self.top, self.bottom = 10.0, HEIGHT - 10.0
@@ -213,8 +213,8 @@ class Board:
     def lines(self, texts: Sequence[str]) -> None:
         """Write lines across the sheet under the title; a longer one is cut."""
         for text in texts:
-            shown = shorten(text, WIDTH - 2 * EDGE, TEXT)
-            self.sheet.text((EDGE, self.top), shown)
+            line = shorten(text, WIDTH - 2 * EDGE, TEXT)
+            self.sheet.text((EDGE, self.top), line)
             self.top += HEAD
         self.top += 8
 
@@ -291,26 +291,28 @@ class Board:
             max((text_width(label, SMALLEST) for label in side), default=0) for side in labels
         )
         left, width = left + row_width + 12, width - row_width - 12
-        turned = widest > max(width / table.shape[1], 40)  # short labels are thinned out instead
-        over = widest * math.cos(TURN) if turned else 0.0  # room for the last label
-        pitch = (width - over * 0.8) / table.shape[1]
-        named = any(label.strip() for label in columns)
-        above = (widest + 6) * math.sin(TURN) + 20 if turned else 28 if named else 0
-        start = self.heading(panel, heading, _sides(*sides)) + above
+        is_turned = widest > max(width / table.shape[1], 40)  # short labels are thinned out instead
+        overhang = widest * math.cos(TURN) if is_turned else 0.0  # room for the last label
+        pitch = (width - overhang * 0.8) / table.shape[1]
+        has_column_names = any(label.strip() for label in columns)
+        labels_height = (
+            (widest + 6) * math.sin(TURN) + 20 if is_turned else 28 if has_column_names else 0
+        )
+        start = self.heading(panel, heading, _sides_phrase(*sides)) + labels_height
         height = top + height - 4 - start
         axes = self.sheet.axes(left, start, pitch * table.shape[1], height)
         _draw_cells(axes, table, scale)
-        apart = 1.2 * SMALLEST / math.sin(TURN) if turned else widest + 4
-        step = _every(columns, apart / pitch)
-        down = _every(rows, 1.1 * SMALLEST * table.shape[0] / height)
+        label_distance = 1.2 * SMALLEST / math.sin(TURN) if is_turned else widest + 4
+        column_step = _label_step(columns, label_distance / pitch)
+        row_step = _label_step(rows, 1.1 * SMALLEST * table.shape[0] / height)
         axes.set_xticks(
-            np.arange(0, len(columns), step) + 0.5,
-            list(columns[::step]),
-            rotation=math.degrees(TURN) if turned else 0,
+            np.arange(0, len(columns), column_step) + 0.5,
+            list(columns[::column_step]),
+            rotation=math.degrees(TURN) if is_turned else 0,
             rotation_mode="anchor",
-            ha="left" if turned else "center",
+            ha="left" if is_turned else "center",
         )
-        axes.set_yticks(np.arange(0, len(rows), down) + 0.5, list(rows[::down]))
+        axes.set_yticks(np.arange(0, len(rows), row_step) + 0.5, list(rows[::row_step]))
         if not (number_format and _write_cells(axes, table, scale, number_format, pitch)):
             hatch_negative(axes, table)
         return axes
@@ -357,35 +359,35 @@ class Board:
         return Drawing(self, numbers)
 
 
-def _sides(rows: str, columns: str) -> str:
+def _sides_phrase(rows: str, columns: str) -> str:
     """A phrase that says what rows and columns are.
 
     Example:
-        >>> _sides("query", "key")
+        >>> _sides_phrase("query", "key")
         '↓ query, → key'
     """
     return ", ".join(f"{arrow} {side}" for arrow, side in (("↓", rows), ("→", columns)) if side)
 
 
-def _every(labels: Sequence[str], crowded: float) -> int:
+def _label_step(labels: Sequence[str], space_ratio: float) -> int:
     """The n such that every n-th label fits: 1 if all fit, 2 for every second one, and so on.
 
     Args:
         labels: The labels; if some are empty, they were thinned out already and the result is 1.
-        crowded: The space a label needs divided by the space it has.
+        space_ratio: The space a label needs divided by the space it has.
     """
-    return math.ceil(round(crowded, 6)) if all(labels) and crowded > 0 else 1
+    return math.ceil(round(space_ratio, 6)) if all(labels) and space_ratio > 0 else 1
 
 
 def _draw_cells(axes: Chart, table: npt.NDArray[Any], scale: Scale) -> None:
     """Draw the cells of a matrix (row, column), the first row on top."""
-    fine = table.shape[0] > 40
+    is_fine = table.shape[0] > 40
     axes.pcolormesh(
         np.ma.masked_invalid(table),
         cmap=scale.colormap(),
         norm=Normalize(scale.low, scale.high),
-        edgecolors="face" if fine else "white",
-        linewidth=0 if fine else 0.8,
+        edgecolors="face" if is_fine else "white",
+        linewidth=0 if is_fine else 0.8,
         rasterized=table.size > RASTERIZED,
     )
     axes.set(xlim=(0, table.shape[1]), ylim=(table.shape[0], 0))

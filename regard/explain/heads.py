@@ -96,16 +96,18 @@ def summarise(
         A `HeadSummary` for each head; an `ImageHeadSummary` if the model reads images.
     """
     statistics: dict[str, Any] = {}
-    kind: Callable[[], Any] = _HeadStatistics
+    new_statistics: Callable[[], Any] = _HeadStatistics
     if batches and batches[0].grid is not None:
-        kind = partial(_ImageStatistics, batches[0].grid, batches[0].first, batches[0].patch)
-    for site, weights in (record for batch in batches for record in _recorded(model, batch)):
+        new_statistics = partial(
+            _ImageStatistics, batches[0].grid, batches[0].first, batches[0].patch
+        )
+    for site, weights in (record for batch in batches for record in _head_weights(model, batch)):
         for number in range(weights.shape[0]):
-            statistics.setdefault(f"{site}.{number}", kind()).add(weights[number])
-    loss = _loss(model, batches)
+            statistics.setdefault(f"{site}.{number}", new_statistics()).add(weights[number])
+    loss = _mean_loss(model, batches)
     summaries = []
     for done, head in enumerate(model.heads()):
-        effect = _loss(without_head(model, [head]), batches) - loss
+        effect = _mean_loss(without_head(model, [head]), batches) - loss
         summaries.append(statistics[head].summary(head, effect))
         if progress is not None:
             progress(done + 1, len(statistics))
@@ -198,18 +200,18 @@ class _ImageStatistics:
 
     def summary(self, head: str, effect: float) -> ImageHeadSummary:
         """The summary of all images added so far."""
-        apart = float(np.nanmean(self.distances))
+        patch_distance = float(np.nanmean(self.distances))
         return ImageHeadSummary(
             head=head,
-            distance=self.patch * apart,
-            patches=apart,
+            distance=self.patch * patch_distance,
+            patches=patch_distance,
             before=float(np.mean(self.before)),
             entropy=float(np.nanmean(self.entropies)),
             effect=effect,
         )
 
 
-def _recorded(model: Model, batch: HeadBatch) -> Iterator[tuple[str, Weights]]:
+def _head_weights(model: Model, batch: HeadBatch) -> Iterator[tuple[str, Weights]]:
     """The weights of each layer for each text: (heads, query, key), padding cut off."""
     tap = Tap("*.weights")
     with evaluating(model):
@@ -221,7 +223,7 @@ def _recorded(model: Model, batch: HeadBatch) -> Iterator[tuple[str, Weights]]:
             yield layer, weights[row, :, :rows, :columns].cpu().double().numpy()
 
 
-def _loss(model: Model, batches: Sequence[HeadBatch]) -> float:
+def _mean_loss(model: Model, batches: Sequence[HeadBatch]) -> float:
     """Mean loss per target over all batches."""
     with evaluating(model):
         total = sum(float(batch.loss(model)) for batch in batches)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 PictureKind = Literal["alignment", "grid", "self", "positions", "picture", "rollout", "maps"]
 KINDS: tuple[PictureKind, ...] = get_args(PictureKind)
-OF_IMAGES = ("picture", "rollout", "maps")
+IMAGE_KINDS = ("picture", "rollout", "maps")
 """The kinds that draw weights over an image."""
-MANY = ("grid", "positions", "rollout", "maps")
+STACK_KINDS = ("grid", "positions", "rollout", "maps")
 """The kinds that show all layers of a stack."""
 
 
@@ -39,7 +39,7 @@ class LookSelection:
 
     Attributes:
         kind: The kind of picture, one of `KINDS`.
-        maps: All layers of a stack for `MANY`; a single map for the other kinds.
+        maps: All layers of a stack for `STACK_KINDS`; a single map for the other kinds.
         head: The number of one head. None: each head on its own in `grid`, `positions` and `maps`,
             the mean over heads in the other kinds.
         reason: Why this layer was chosen, if the user did not name one.
@@ -62,7 +62,7 @@ class LookSelection:
     @property
     def name(self) -> str:
         """Layer and head in words, for titles."""
-        if self.kind in MANY:
+        if self.kind in STACK_KINDS:
             name, kind = self.map.stack.split(".")
             site, heads = f"{name}.{self.map.layer}-{self.maps[-1].layer}.{kind}", "all heads"
             if self.kind == "rollout":
@@ -125,7 +125,7 @@ class Look:
         """
         matching = [m for m in self.maps if m.site == name]
         if not matching:
-            raise InputError("site", got=name, expected=_sites(self.maps))
+            raise InputError("site", got=name, expected=_site_list(self.maps))
         return matching[0]
 
     def knocked_out_in(self, attention_map: AttentionMap) -> tuple[int, ...]:
@@ -170,15 +170,15 @@ class Look:
             InputError: For an unknown kind, layer, head or word; the message lists the valid ones.
         """
         if kind is None:
-            kind = self._usual_kind(layer, word)
+            kind = self._default_kind(layer, word)
         elif kind not in KINDS:
             raise InputError("--kind", got=kind, expected=", ".join(KINDS))
-        candidates, named_head = _matching(self.maps, kind, layer)
+        candidates, named_head = _matching_maps(self.maps, kind, layer)
         head = named_head if head is None else head
         heads = min(m.heads for m in candidates)
         if head is not None and not 0 <= head < heads:
             raise InputError("--head", got=head, expected=f"0 to {heads - 1}")
-        if kind in OF_IMAGES:
+        if kind in IMAGE_KINDS:
             return self._choose_picture(kind, candidates, head, layer, word)
         if kind in ("grid", "positions"):
             if word is not None:
@@ -186,7 +186,7 @@ class Look:
                     f"--word with --kind {kind}", expected="alignment or self", fix="leave one out"
                 )
             return LookSelection(kind, candidates, head)
-        best, reason = _sharpest(
+        best, reason = _sharpest_map(
             candidates, [m.matrix(head, self.knocked_out_in(m)) for m in candidates]
         )
         row, note = (None, "") if word is None else find_word(best.queries, word)
@@ -217,13 +217,13 @@ class Look:
         if kind != "picture":
             return LookSelection(kind, candidates, head, "", row)
         rows = slice(self.picture.first, None) if row is None else slice(row, row + 1)
-        drawn = [m.matrix(head, self.knocked_out_in(m))[rows] for m in candidates]
-        best, reason = _sharpest(candidates, drawn)
+        drawn_weights = [m.matrix(head, self.knocked_out_in(m))[rows] for m in candidates]
+        best, reason = _sharpest_map(candidates, drawn_weights)
         return LookSelection("picture", (best,), head, reason, row)
 
     def testable(self, choice: LookSelection) -> bool:
         """Whether a choice is a map of what the class of an image is computed from."""
-        if self.picture is None or self.classified is None or choice.kind not in OF_IMAGES:
+        if self.picture is None or self.classified is None or choice.kind not in IMAGE_KINDS:
             return False
         return choice.row == self.picture.class_row and self.picture.patches > 1
 
@@ -321,7 +321,7 @@ class Look:
         hint = '.save("look.html") for a page, .png, .svg or .pdf for a picture'
         return "\n".join([*lines, f"  to see it      {hint}"])
 
-    def _usual_kind(self, layer: int | str | None, word: str | None) -> PictureKind:
+    def _default_kind(self, layer: int | str | None, word: str | None) -> PictureKind:
         if self.picture is not None:
             return "picture"
         cross = [m for m in self.maps if m.stack.endswith(".cross")]
@@ -388,8 +388,8 @@ class Comparison:
             return write_file(path, comparison_page(self, *self.choose(kind, layer, head)).encode())
         from regard.explain.plot import draw_comparison, render
 
-        chosen = self.choose(kind, layer, head)
-        figure = draw_comparison(self, *chosen, details=details, paper=paper)
+        choices = self.choose(kind, layer, head)
+        figure = draw_comparison(self, *choices, details=details, paper=paper)
         return write_file(path, render(figure, ending, paper=paper))
 
     def _repr_html_(self) -> str:
@@ -444,9 +444,9 @@ def find_word(labels: Sequence[str], word: str) -> tuple[int, str]:
     """
     indices = _indices(labels, word)
     if not indices:
-        known = shortened(" ".join(dict.fromkeys(map(visible, labels))), 300)
+        words = shortened(" ".join(dict.fromkeys(map(visible, labels))), 300)
         raise InputError(
-            "--word", got=repr(word), expected="one of the words in the rows", fix=f"try {known}"
+            "--word", got=repr(word), expected="one of the words in the rows", fix=f"try {words}"
         )
     times = f"“{visible(word)}” occurs {len(indices)} times; this is the first."
     return indices[0], times if len(indices) > 1 else ""
@@ -475,20 +475,22 @@ def picture_ending(
 
 def _indices(labels: Sequence[str], word: str) -> list[int]:
     """All indices of a word: exact matches, or matches ignoring case if there is no exact one."""
-    same: tuple[Callable[[str], str], ...] = (str, str.casefold)
-    for form in same:
+    forms: tuple[Callable[[str], str], ...] = (str, str.casefold)
+    for form in forms:
         indices = [index for index, label in enumerate(labels) if form(label) == form(word)]
         if indices:
             return indices
     return []
 
 
-def _sharpest(maps: Sequence[AttentionMap], drawn: Sequence[Weights]) -> tuple[AttentionMap, str]:
+def _sharpest_map(
+    maps: Sequence[AttentionMap], drawn_weights: Sequence[Weights]
+) -> tuple[AttentionMap, str]:
     """The map whose drawn rows have the lowest mean entropy, and this reason if there are others.
 
     Args:
         maps: The candidates.
-        drawn: The weights (query, key) that would be drawn of each.
+        drawn_weights: The weights (query, key) that would be drawn of each.
     """
 
     def mean_entropy(weights: Weights) -> float:
@@ -496,24 +498,24 @@ def _sharpest(maps: Sequence[AttentionMap], drawn: Sequence[Weights]) -> tuple[A
         rows = rows[~np.isnan(rows)]
         return float(rows.mean()) if rows.size else float("inf")  # an empty map is chosen last
 
-    entropies = list(map(mean_entropy, drawn))
+    entropies = list(map(mean_entropy, drawn_weights))
     best = int(np.argmin(entropies))
     reason = f"the sharpest layer: row entropy {entropies[best]:.2f} nats"
     return maps[best], reason if len(maps) > 1 else ""
 
 
-def _sites(maps: Sequence[AttentionMap]) -> str:
+def _site_list(maps: Sequence[AttentionMap]) -> str:
     return ", ".join(m.site for m in maps)
 
 
-def _matching(
+def _matching_maps(
     maps: Sequence[AttentionMap], kind: PictureKind, layer: int | str | None
 ) -> tuple[tuple[AttentionMap, ...], int | None]:
     """The maps of one stack that fit `kind` and `layer`, and the head if `layer` names one."""
     ending = {"alignment": ".cross", "self": ".self"}.get(kind, "")
-    ending = ".self" if kind in OF_IMAGES else ending
-    possible = [m for m in maps if m.stack.endswith(ending)]
-    if not possible:
+    ending = ".self" if kind in IMAGE_KINDS else ending
+    maps_of_kind = [m for m in maps if m.stack.endswith(ending)]
+    if not maps_of_kind:
         other = "self" if kind == "alignment" else "alignment"
         raise InputError(
             f"--kind {kind}",
@@ -525,14 +527,14 @@ def _matching(
     names = {part for part in parts if not part.isdecimal()}
     number = numbers[0] if numbers else None  # a second number is the head
     matching = [
-        m for m in possible if names <= set(m.site.split(".")) and number in (None, m.layer)
+        m for m in maps_of_kind if names <= set(m.site.split(".")) and number in (None, m.layer)
     ]
     if not matching or len(numbers) > 2:
-        raise InputError("--layer", got=layer, expected=f"one of {_sites(possible)}")
+        raise InputError("--layer", got=layer, expected=f"one of {_site_list(maps_of_kind)}")
     # The default stack of a kind; `positions` compares positions within one sequence.
-    usual = (
+    default_stacks = (
         ("decoder.cross",) if kind in ("alignment", "grid") else ("encoder.self", "decoder.self")
     )
     stacks = [m.stack for m in matching]
-    stack = next((name for name in usual if name in stacks), stacks[0])
+    stack = next((name for name in default_stacks if name in stacks), stacks[0])
     return tuple(m for m in matching if m.stack == stack), numbers[1] if len(numbers) == 2 else None

@@ -27,7 +27,7 @@ import numpy as np
 from regard.draw.colours import hexadecimal, sequential
 from regard.draw.labels import Weights, visible
 from regard.errors import InputError
-from regard.explain.look import OF_IMAGES, Comparison, Look, LookSelection
+from regard.explain.look import IMAGE_KINDS, Comparison, Look, LookSelection
 from regard.explain.maps import AttentionMap
 from regard.runtime.files import write_file
 
@@ -115,15 +115,15 @@ def fill_template(
         package: The package that has the three files.
         parts: The texts in place of `{{NAME}}` in the templates.
     """
-    script = _part(f"{name}.js", package)
+    script = _resource(f"{name}.js", package)
     digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    style = f"{_part('theme.css')}\n{_part(f'{name}.css', package)}"
+    style = f"{_resource('theme.css')}\n{_resource(f'{name}.css', package)}"
     parts |= {"policy": policy, "style": style, "script": script, "schemes": schemes}
-    template = _part("frame.html").replace("{{body}}", _part(f"{name}.html", package))
+    template = _resource("frame.html").replace("{{body}}", _resource(f"{name}.html", package))
     # A single pass, so that braces in the inserted text are not taken for placeholders.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
 
@@ -145,15 +145,15 @@ def look_page(look: Look, choice: LookSelection, test: HiddenPatches | None = No
         choice: What the page shows when it is opened.
         test: What hiding patches of an image does.
     """
-    if choice.kind in OF_IMAGES:
+    if choice.kind in IMAGE_KINDS:
         from regard.explain.images.page import image_page  # it imports this module
 
         return image_page(look, choice, test)
     word = None if choice.row is None else choice.map.queries[choice.row]
-    opened = Looks(
+    looks = Looks(
         [("", look)], choice.map.site, choice.head, word, None if word else VIEWS[choice.kind]
     )
-    return page(look.title, [opened])
+    return page(look.title, [looks])
 
 
 def comparison_page(comparison: Comparison, before: LookSelection, after: LookSelection) -> str:
@@ -176,7 +176,7 @@ def framed(text: str) -> str:
 
 
 @cache
-def _part(name: str, package: str = "regard.explain") -> str:
+def _resource(name: str, package: str = "regard.explain") -> str:
     return (resources.files(package) / name).read_text(encoding="utf-8").strip()
 
 
@@ -200,15 +200,15 @@ def _write_prose(prose: Prose) -> str:
 def _write_table(table: Table) -> str:
     if any(len(row) != len(table.headers) for row in table.rows):
         raise ValueError(f"table: expected {len(table.headers)} cells in every row")
-    number = [
+    is_number = [
         all(isinstance(row[column], int | float | np.number) for row in table.rows)
         for column in range(len(table.headers))
     ]
 
     def line(tag: str, cells: Sequence[object]) -> str:
-        marks = [' class="number"' if right else "" for right in number]
-        written = (f"<{tag}{m}>{escaped(c)}</{tag}>" for m, c in zip(marks, cells, strict=True))
-        return f"<tr>{''.join(written)}</tr>"
+        classes = [' class="number"' if right else "" for right in is_number]
+        items = (f"<{tag}{m}>{escaped(c)}</{tag}>" for m, c in zip(classes, cells, strict=True))
+        return f"<tr>{''.join(items)}</tr>"
 
     body = "\n".join(line("td", row) for row in table.rows)
     caption = f"<figcaption>{escaped(table.caption)}</figcaption>" if table.caption else ""
@@ -222,14 +222,16 @@ def _write_table(table: Table) -> str:
 def _write_picture(picture: Picture) -> str:
     caption = escaped(picture.caption)
     if isinstance(picture.content, str):
-        drawn = _inline(picture.content, caption)
+        content = _inline_svg(picture.content, caption)
     else:
         data = base64.b64encode(picture.content).decode()
-        drawn = f'<img src="data:image/png;base64,{data}" alt="{caption}">'
-    return f'<figure class="picture"><div>{drawn}</div><figcaption>{caption}</figcaption></figure>'
+        content = f'<img src="data:image/png;base64,{data}" alt="{caption}">'
+    return (
+        f'<figure class="picture"><div>{content}</div><figcaption>{caption}</figcaption></figure>'
+    )
 
 
-def _inline(svg: str, caption: str) -> str:
+def _inline_svg(svg: str, caption: str) -> str:
     """An SVG file as an element of an HTML page.
 
     The XML declaration, the namespaces and the metadata (which contain URLs) are removed.

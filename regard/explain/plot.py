@@ -34,7 +34,7 @@ from regard.draw.sheet import (
     text_width,
 )
 from regard.explain.images.hiding import HiddenPatches
-from regard.explain.look import OF_IMAGES, Comparison, Look, LookSelection, PictureKind
+from regard.explain.look import IMAGE_KINDS, Comparison, Look, LookSelection, PictureKind
 from regard.explain.maps import AttentionMap, mean_by_offset
 from regard.explain.names import in_words
 
@@ -65,7 +65,7 @@ class Columns:
     angle: int  # of the labels, in degrees
     pitch: float  # the width of a column
     longest: float  # the width of the longest label
-    beside: float  # the free space to the right of each panel
+    right_gap: float  # the free space to the right of each panel
 
 
 def draw(
@@ -87,7 +87,7 @@ def draw(
     """
     medium = Medium(paper=paper, details=details)
     with style():
-        if choice.kind in OF_IMAGES:
+        if choice.kind in IMAGE_KINDS:
             # imported here: it imports this module
             from regard.explain.images.picture import draw_maps, draw_picture
 
@@ -161,7 +161,7 @@ def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
             Panel(m.matrix(choice.head), m.queries, m.keys, scale, name, named_rows=number == 0)
             for number, (name, m) in enumerate(maps)
         ]
-        texts = Texts("The alignment as it forms", _sentence(last, choice), "", Medium())
+        texts = Texts("The alignment as it forms", _caption(last, choice), "", Medium())
         return _draw_panels(panels, texts)
 
 
@@ -170,19 +170,19 @@ def _draw_matrix(look: Look, choice: LookSelection, medium: Medium) -> Figure:
     panel = Panel(values, choice.map.queries, choice.map.keys, scale_for(values))
     details = [*_orientation(look, choice.map), *facts_of(look, choice)]
     return _draw_panels(
-        [panel], Texts(look.title, _sentence(look, choice), " ".join(details), medium)
+        [panel], Texts(look.title, _caption(look, choice), " ".join(details), medium)
     )
 
 
 def _draw_positions(look: Look, choice: LookSelection, medium: Medium) -> Figure:
     longest = max(max(m.weights.shape[1:]) for m in choice.maps)
     window = max(1, min(WINDOW, longest - 1))
-    chosen = [(m, h) for m in choice.maps for h in _heads(m, choice)]
+    map_heads = [(m, h) for m in choice.maps for h in _drawn_heads(m, choice)]
     means = {m.site: mean_by_offset(m.weights, window) for m in choice.maps}
     for m in choice.maps:
         means[m.site][list(look.knocked_out_in(m))] = np.nan
-    values = np.stack([means[m.site][head] for m, head in chosen])
-    rows = [_head_name(look, m, head) for m, head in chosen]
+    values = np.stack([means[m.site][head] for m, head in map_heads])
+    rows = [_head_name(look, m, head) for m, head in map_heads]
     columns = [f"{offset:+d}" if offset else "0" for offset in range(-window, window + 1)]
     panel = Panel(values, rows, [c.replace("-", "−") for c in columns], scale_for(values))
     # step t of a decoder predicts word t and has read the words before it
@@ -202,8 +202,8 @@ def _draw_positions(look: Look, choice: LookSelection, medium: Medium) -> Figure
 
 def _draw_grid(look: Look, choice: LookSelection, medium: Medium) -> Figure:
     """One thumbnail per head: one row per layer, one column per head."""
-    across = max(len(_heads(m, choice)) for m in choice.maps)
-    down = len(choice.maps)
+    columns = max(len(_drawn_heads(m, choice)) for m in choice.maps)
+    rows = len(choice.maps)
     scale = scale_for(
         np.concatenate([m.matrix(h, look.knocked_out_in(m)).ravel() for m in choice.maps
                         for h in range(m.heads)])
@@ -214,26 +214,26 @@ def _draw_grid(look: Look, choice: LookSelection, medium: Medium) -> Figure:
         *_orientation(look, choice.map),
         *facts_of(look, choice),
     ]
-    texts = Texts(look.title, _sentence(look, choice), " ".join(facts), medium)
+    texts = Texts(look.title, _caption(look, choice), " ".join(facts), medium)
     frame = framed_sheet(texts, [scale])
     gap = 10
-    width = (WIDTH - 2 * EDGE - (across - 1) * gap) / across
-    height = (frame.height - (down - 1) * gap) / down
-    roomy = width >= text_width("layer 12, head 12", TEXT) and height > 3 * TEXT
-    size = TEXT if roomy else SMALLEST
+    width = (WIDTH - 2 * EDGE - (columns - 1) * gap) / columns
+    height = (frame.height - (rows - 1) * gap) / rows
+    has_room = width >= text_width("layer 12, head 12", TEXT) and height > 3 * TEXT
+    size = TEXT if has_room else SMALLEST
     for row, attention_map in enumerate(choice.maps):
-        for column, head in enumerate(_heads(attention_map, choice)):
+        for column, head in enumerate(_drawn_heads(attention_map, choice)):
             left = EDGE + column * (width + gap)
             top = frame.top + row * (height + gap) + LEADING * size
             name = _head_name(look, attention_map, head)
-            away = head in look.knocked_out_in(attention_map)
+            is_out = head in look.knocked_out_in(attention_map)
             if text_width(name, size) > width:
-                name = f"L{attention_map.layer + 1} H{head + 1}{' out' if away else ''}"
+                name = f"L{attention_map.layer + 1} H{head + 1}{' out' if is_out else ''}"
             axes = frame.sheet.axes(left, top, width, max(height - LEADING * size, 8))
             paint(axes, attention_map.matrix(head, look.knocked_out_in(attention_map)), scale)
             axes.text(
                 0, 1.0, name, transform=axes.transAxes, va="bottom", fontsize=points(size),
-                color=ACCENT if away else MUTED,
+                color=ACCENT if is_out else MUTED,
             )  # fmt: skip
     return frame.sheet.figure
 
@@ -251,12 +251,12 @@ def _draw_word(look: Look, choice: LookSelection, medium: Medium) -> Figure:
         f"Weights of “{visible(queries[row])}”, {choice.name}: thicker lines for larger weights"
     )
     details = " ".join([*facts, *facts_of(look, choice)])
-    texts = Texts(look.title, caption + _knocked_out(look, choice) + ".", details, medium)
+    texts = Texts(look.title, caption + _knocked_out_clause(look, choice) + ".", details, medium)
     frame = framed_sheet(texts, [])
     sheet, longest = frame.sheet, max(len(queries), len(keys))
     size = _font_size(longest)
     pitch = min(frame.height / longest, 52)
-    every = math.ceil(round(ROW / pitch, 6))
+    label_step = math.ceil(round(ROW / pitch, 6))
     left_words, right_words = (
         [shorten(visible(word), 260, size) for word in words] for words in (queries, keys)
     )
@@ -278,10 +278,10 @@ def _draw_word(look: Look, choice: LookSelection, medium: Medium) -> Figure:
         y = tops[0] + index * pitch
         if index == row:
             axes.text(left, y, word, ha="right", weight="bold", **font)  # type: ignore[arg-type]
-        elif index % every == 0 and abs(index - row) * pitch >= ROW:
+        elif index % label_step == 0 and abs(index - row) * pitch >= ROW:
             axes.text(left, y, word, ha="right", color=MUTED, **font)  # type: ignore[arg-type]
-    for index, word in enumerate(right_words[::every]):
-        axes.text(right, tops[1] + index * every * pitch, word, ha="left", **font)  # type: ignore[arg-type]
+    for index, word in enumerate(right_words[::label_step]):
+        axes.text(right, tops[1] + index * label_step * pitch, word, ha="left", **font)  # type: ignore[arg-type]
     _draw_bars(sheet, weights, scale, right + widths[1] + 16, (tops[1], pitch))
     return sheet.figure
 
@@ -348,27 +348,27 @@ def _draw_panels(panels: Sequence[Panel], texts: Texts) -> Figure:
         for panel, names in zip(panels, labels, strict=True)
     ]
     heading = LEADING * TEXT + 4 if any(panel.heading for panel in panels) else 0
-    most = 170 if len(panels) == 1 else 120  # several panels leave less room for labels
-    tallest = float(np.clip(frame.height - heading - 4 - rows * ROW, 90, most))
+    limit = 170 if len(panels) == 1 else 120  # several panels leave less room for labels
+    tallest = float(np.clip(frame.height - heading - 4 - rows * ROW, 90, limit))
     fixed = sum(margins) + 2 * EDGE
-    heads = _place_columns(panels, (WIDTH - fixed) / len(panels), size, tallest)
-    lean, column = math.radians(heads.angle), heads.pitch
-    above = heading + heads.longest * math.sin(lean) + size * math.cos(lean) + 4
+    layout = _place_columns(panels, (WIDTH - fixed) / len(panels), size, tallest)
+    lean, column = math.radians(layout.angle), layout.pitch
+    above = heading + layout.longest * math.sin(lean) + size * math.cos(lean) + 4
     row = min((frame.height - above) / rows, 96)
 
-    total = fixed + len(panels) * (columns * column + heads.beside)
+    total = fixed + len(panels) * (columns * column + layout.right_gap)
     top = frame.top + (frame.height - above - rows * row) / 2 + above
     left = EDGE + max(0.0, WIDTH - total) / 2
-    for panel, margin, names, tops in zip(panels, margins, labels, heads.labels, strict=True):
+    for panel, margin, names, tops in zip(panels, margins, labels, layout.labels, strict=True):
         left += margin
         axes = frame.sheet.axes(left, top, len(panel.columns) * column, len(panel.rows) * row)
         paint(axes, panel.values, panel.scale, cell=(column, row))
-        label(axes, names if panel.named_rows else [], tops, (column, row), (heads.angle, size))
+        label(axes, names if panel.named_rows else [], tops, (column, row), (layout.angle, size))
         if panel.heading:
             # the heading is on a line of its own above the column labels
             name = shorten(visible(panel.heading), 0.9 * columns * column, TEXT)
             frame.sheet.text((left, top - above), name, weight="bold")
-        left += columns * column + heads.beside
+        left += columns * column + layout.right_gap
     return frame.sheet.figure
 
 
@@ -394,18 +394,19 @@ def _place_columns(panels: Sequence[Panel], width: float, size: float, tallest: 
             limit = (tallest - size * math.cos(lean)) / math.sin(lean)
             names = [[shorten(text, limit, size) for text in texts] for texts in names]
         longest = max(text_width(text, size) for texts in names for text in texts)
-        beside = max(GAP, longest * math.cos(lean)) if angle else GAP  # room for the last label
-        pitch = min((width - beside) / count, 150)
+        # room for the last label
+        right_gap = max(GAP, longest * math.cos(lean)) if angle else GAP
+        pitch = min((width - right_gap) / count, 150)
         step = pitch * math.ceil(round(closest / pitch, 6))
         if longest + 8 <= step if angle == 0 else step * math.sin(lean) >= 1.15 * size:
             break
-    return Columns(names, angle, pitch, longest, beside)
+    return Columns(names, angle, pitch, longest, right_gap)
 
 
-def _sentence(look: Look, choice: LookSelection) -> str:
+def _caption(look: Look, choice: LookSelection) -> str:
     """The caption: layer, head, and what rows and columns are."""
     rows, columns = look.orientation(choice.map)
-    text = f"{choice.name}: rows are {rows}, columns {columns}{_knocked_out(look, choice)}."
+    text = f"{choice.name}: rows are {rows}, columns {columns}{_knocked_out_clause(look, choice)}."
     return _capital(text)
 
 
@@ -413,7 +414,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _knocked_out(look: Look, choice: LookSelection) -> str:
+def _knocked_out_clause(look: Look, choice: LookSelection) -> str:
     """A clause for the caption that names the knocked-out heads; empty if there are none."""
     if len(choice.maps) == 1 and choice.head in look.knocked_out_in(choice.map):
         return "; this head is knocked out, so its weights are not shown"
@@ -444,7 +445,7 @@ def facts_of(look: Look, choice: LookSelection) -> list[str]:
     return [fact for fact in facts if fact]
 
 
-def _heads(attention_map: AttentionMap, choice: LookSelection) -> list[int]:
+def _drawn_heads(attention_map: AttentionMap, choice: LookSelection) -> list[int]:
     return list(range(attention_map.heads)) if choice.head is None else [choice.head]
 
 

@@ -79,12 +79,16 @@ def draw_heads(heads: Sequence[ImageHeadSummary], over: str) -> Figure:
     layers = np.array([int(head.head.split(".")[1]) + 1 for head in heads])
     distance = np.array([head.distance for head in heads])
     effect = np.array([head.effect for head in heads])
-    worst = heads[int(effect.argmax())]
-    near = float(np.corrcoef(distance, effect)[0, 1]) if len(set(distance)) > 1 else float("nan")
-    tied = "" if np.isnan(near) else f"; correlation of distance and cost {near:+.2f}"
+    costliest = heads[int(effect.argmax())]
+    correlation = (
+        float(np.corrcoef(distance, effect)[0, 1]) if len(set(distance)) > 1 else float("nan")
+    )
+    clause = (
+        "" if np.isnan(correlation) else f"; correlation of distance and cost {correlation:+.2f}"
+    )
     caption = (
-        f"Each point is a head, over {over}. Removing {worst.head} costs most, "
-        f"{worst.effect:.2f} nats{tied.replace('-', '−')}."
+        f"Each point is a head, over {over}. Removing {costliest.head} costs most, "
+        f"{costliest.effect:.2f} nats{clause.replace('-', '−')}."
     )
     title = "How far the heads look, and what each is worth"
     frame = framed_sheet(Texts(title, caption, "", Medium()), [])
@@ -97,7 +101,8 @@ def draw_heads(heads: Sequence[ImageHeadSummary], over: str) -> Figure:
     axes = _panel(frame, 1, "rise of the loss without it, in nats", "mean distance, in pixels")
     axes.plot(distance, effect, "s", color=ORANGE, markersize=9, alpha=0.8)
     axes.axhline(0, color=INK, linewidth=1)
-    axes.annotate(worst.head, (worst.distance, worst.effect), xytext=(0, 10), ha="center",
+    point = (costliest.distance, costliest.effect)
+    axes.annotate(costliest.head, point, xytext=(0, 10), ha="center",
                   textcoords="offset points", fontsize=points(TEXT - 4))  # fmt: skip
     low, high = min(0.0, float(effect.min())), float(effect.max())
     axes.set_ylim(low - 0.05 * (high - low) - 1e-9, high + 0.2 * (high - low) + 1e-9)

@@ -19,29 +19,31 @@ from regard.models.families import CONFIGS
 from regard.tasks.specs import TASKS
 
 
-def choose(config: Any, asked: str | None = None, *, separate: bool = False) -> HubFormat:
+def choose_kind(config: Any, kind_name: str | None = None, *, separate: bool = False) -> HubFormat:
     """The kind that computes what a model of this config does, the first of several.
 
     Args:
         config: The model's config.
-        asked: The name of a kind, such as `timm`; None: any of transformers.
+        kind_name: The name of a kind, such as `timm`; None: any of transformers.
         separate: Whether source and target have tokenizers of their own, for which transformers
             has no file.
 
     Raises:
         InputError: There is none.
     """
-    kinds = _kinds(config.family, asked)
+    kinds = _kinds_of(config.family, kind_name)
     kind = _fewest_obstacles(kinds, config)
     if kind is not None and not kind.obstacles(config) and not separate:
         return kind
-    raise _export_error(config, asked, separate=separate)
+    raise _export_error(config, kind_name, separate=separate)
 
 
-def _kinds(family: str, asked: str | None) -> list[HubFormat]:
+def _kinds_of(family: str, kind_name: str | None) -> list[HubFormat]:
     """The kinds of a family, of transformers or the one that is asked for."""
-    kinds = [kind for name, kind in KINDS.items() if (name == asked if asked else kind.typed)]
-    return [kind for kind in kinds if kind.family == family]
+    kinds = [kind for kind in KINDS.values() if kind.family == family]
+    if kind_name:
+        return [kind for kind in kinds if KINDS.get(kind_name) is kind]
+    return [kind for kind in kinds if kind.has_model_type]
 
 
 def _fewest_obstacles(kinds: list[HubFormat], config: Any) -> HubFormat | None:
@@ -49,67 +51,70 @@ def _fewest_obstacles(kinds: list[HubFormat], config: Any) -> HubFormat | None:
     return min(kinds, key=lambda kind: len(kind.obstacles(config)), default=None)
 
 
-def _export_error(config: Any, asked: str | None, *, separate: bool) -> InputError:
-    kinds = _kinds(config.family, asked)
-    near = _fewest_obstacles(kinds, config)
-    if near is None:
-        got = f"a {config.family}, which {asked or 'transformers'} does not have"
-        kinds = [kind for family in _alike(config, asked) for kind in _kinds(family, asked)]
+def _export_error(config: Any, kind_name: str | None, *, separate: bool) -> InputError:
+    """The error for a model that cannot be exported: the settings in the way, and what to do."""
+    kinds = _kinds_of(config.family, kind_name)
+    closest_kind = _fewest_obstacles(kinds, config)
+    if closest_kind is None:
+        got = f"a {config.family}, which {kind_name or 'transformers'} does not have"
+        families = _similar_families(config, kind_name)
+        kinds = [kind for family in families for kind in _kinds_of(family, kind_name)]
     else:
-        settings = {need.key: need.got(config) for need in near.obstacles(config)}
+        settings = {need.key: need.got(config) for need in closest_kind.obstacles(config)}
         tokens = [override("tokens.shared", value=False)] if separate else []
         got = f"a {config.family} with {', '.join([*settings.values(), *tokens])}"
-    names = [kind.name for kind in kinds] or [asked or "the kinds of transformers"]
+    names = [kind.name for kind in kinds] or [kind_name or "the kinds of transformers"]
     return InputError(
-        f"export to {asked or 'Hugging Face'}",
+        f"export to {kind_name or 'Hugging Face'}",
         got=got,
         expected=f"what one of {', '.join(names)} computes",
-        fix=_fix(config, asked, separate=separate),
+        fix=_fix_advice(config, kind_name, separate=separate),
     )
 
 
-def _fix(config: Any, asked: str | None, *, separate: bool) -> str | None:
+def _fix_advice(config: Any, kind_name: str | None, *, separate: bool) -> str | None:
     """The overrides with which a model of the same recipe can be exported."""
     changes: list[str] = []
-    near = _fewest_obstacles(_kinds(config.family, asked), config)
-    other = config
-    if near is None:
-        family = next(iter(_alike(config, asked)), None)
+    closest_kind = _fewest_obstacles(_kinds_of(config.family, kind_name), config)
+    similar_config = config
+    if closest_kind is None:
+        family = next(iter(_similar_families(config, kind_name)), None)
         if family is None:
             return None
         changes.append(override("model.family", family))
-        other = _as_family(config, family)
-        near = _fewest_obstacles(_kinds(family, asked), other)
-        assert near is not None  # families that are alike have kinds
-    changes += {need.key: need.wanted for need in near.obstacles(other)}.values()
+        similar_config = _as_family(config, family)
+        closest_kind = _fewest_obstacles(_kinds_of(family, kind_name), similar_config)
+        assert closest_kind is not None  # similar families have kinds
+    changes += {need.key: need.wanted for need in closest_kind.obstacles(similar_config)}.values()
     changes += [override("tokens.shared", value=True)] if separate else []
-    elsewhere = "" if asked or separate else _elsewhere(config)
-    return f"trained with {' '.join(changes)} it can be exported, as {near.name}{elsewhere}"
+    other_option = "" if kind_name or separate else _other_library_option(config)
+    kind = closest_kind.name
+    return f"trained with {' '.join(changes)} it can be exported, as {kind}{other_option}"
 
 
-def _elsewhere(config: Any) -> str:
+def _other_library_option(config: Any) -> str:
     """The option that writes the model for another library than transformers, if one has it."""
     for name, kind in KINDS.items():
-        if not kind.typed and kind.family == config.family and not kind.obstacles(config):
+        if not kind.has_model_type and kind.family == config.family and not kind.obstacles(config):
             return f"; or `--to {name}`"
     return ""
 
 
-def _alike(config: Any, asked: str | None) -> list[str]:
+def _similar_families(config: Any, kind_name: str | None) -> list[str]:
     """The families with the same input and shape that can be exported; the task's usual one first.
 
     Args:
         config: A config of another family.
-        asked: The name of a kind; None: any of transformers.
+        kind_name: The name of a kind; None: any of transformers.
     """
     families = [
         name
         for name in dict.fromkeys(kind.family for kind in KINDS.values())
-        if _kinds(name, asked)
+        if _kinds_of(name, kind_name)
         and (CONFIGS[name].reads, CONFIGS[name].shape) == (config.reads, config.shape)
     ]
-    usual = TASKS[FAMILIES[config.family].task].family
-    return sorted(families, key=lambda name: name != usual)
+    default_family = TASKS[FAMILIES[config.family].task].family
+    return sorted(families, key=lambda name: name != default_family)
 
 
 def _as_family(config: Any, family: str) -> Any:

@@ -1,7 +1,7 @@
 """Reads the `config.json` of a folder, and determines whether it is Hugging Face's or Regard's.
 
 This module imports little on purpose, so that a model of Regard is loaded without the code for
-Hugging Face models. In this folder "their" means Hugging Face's, and "our" means Regard's.
+Hugging Face models. In this folder `hub_…` and "their" mean Hugging Face's, "our" means Regard's.
 """
 
 from __future__ import annotations
@@ -38,6 +38,6 @@ class ConfigFile(NamedTuple):
         return cls(data, parse_json(file, data))
 
     @property
-    def theirs(self) -> dict[str, Any] | None:
+    def hub_config(self) -> dict[str, Any] | None:
         """The contents, if it is a Hugging Face config; None for Regard's or if there is none."""
         return None if self.values is None or "regard" in self.values else self.values

@@ -15,9 +15,10 @@ from torch import Tensor
 from regard.hub.kind import HubFormat
 from regard.models.model import Model
 
-READERS = ("*embed.weight", "head.weight", "*.query.weight", "*.key_value.weight", "*.into.weight")
+CHANNEL_COLUMNS = ("*embed.weight", "head.weight",
+                   "*.query.weight", "*.key_value.weight", "*.into.weight")  # fmt: skip
 """Matrices (…, dim): their columns are the channels of vectors between layers."""
-WRITERS = ("*_norm.weight", "*_norm.bias", "*.out.weight", "*.out.bias")
+CHANNEL_ROWS = ("*_norm.weight", "*_norm.bias", "*.out.weight", "*.out.bias")
 """Tensors (dim, …): their rows are those channels."""
 
 
@@ -47,23 +48,23 @@ def sines_first(state: dict[str, Tensor], dim: int) -> dict[str, Tensor]:
         dim: Width of a token's vector.
     """
     order = torch.cat((torch.arange(0, dim, 2), torch.arange(1, dim, 2)))
-    moved: dict[tuple[int, int], Tensor] = {}  # address and axis of a tensor -> its permutation
+    permuted: dict[tuple[int, int], Tensor] = {}  # address and axis of a tensor -> its permutation
 
-    def move(name: str, tensor: Tensor) -> Tensor:
-        axis = _axis(name)
+    def permute(name: str, tensor: Tensor) -> Tensor:
+        axis = _channel_axis(name)
         if axis is None:
             return tensor
         key = tensor.data_ptr(), axis
-        if key not in moved:
-            moved[key] = tensor.index_select(axis, order.to(tensor.device))
-        return moved[key]
+        if key not in permuted:
+            permuted[key] = tensor.index_select(axis, order.to(tensor.device))
+        return permuted[key]
 
-    return {name: move(name, tensor) for name, tensor in state.items()}
+    return {name: permute(name, tensor) for name, tensor in state.items()}
 
 
-def _axis(name: str) -> int | None:
+def _channel_axis(name: str) -> int | None:
     """The dimension of a tensor that counts channels; None if it has none."""
-    for patterns, axis in ((READERS, -1), (WRITERS, 0)):
+    for patterns, axis in ((CHANNEL_COLUMNS, -1), (CHANNEL_ROWS, 0)):
         if any(fnmatchcase(name, pattern) for pattern in patterns):
             return axis
     return None

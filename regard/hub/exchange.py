@@ -37,7 +37,7 @@ def module_of(reads: str) -> Any:
 
 
 def recipe_of(
-    config: Any, vocabularies: Sequence[int], folder: Path, their: dict[str, Any] | None = None
+    config: Any, vocabularies: Sequence[int], folder: Path, hub_config: dict[str, Any] | None = None
 ) -> Recipe:
     """Makes a recipe for an imported model.
 
@@ -45,7 +45,7 @@ def recipe_of(
         config: The model's config.
         vocabularies: The sizes of its vocabularies.
         folder: The folder it was read from, or a single file.
-        their: The contents of Hugging Face's `config.json`, if it was read already.
+        hub_config: The contents of Hugging Face's `config.json`, if it was read already.
     """
     length, paired = config.max_length, config.has_target
     return Recipe(
@@ -55,7 +55,7 @@ def recipe_of(
         tokens=TokensConfig(shared=len(set(vocabularies)) == 1),
         model=config,
         train=TrainConfig(),
-        decode=read_decoding(folder, vocabularies[-1], length, paired=paired, their=their)
+        decode=read_decoding(folder, vocabularies[-1], length, paired=paired, hub_config=hub_config)
         if vocabularies
         else DecodeConfig(),
     )
@@ -67,11 +67,11 @@ def _task_of(config: Any) -> Any:
     For a family whose models have heads, it is the task of the head that the model has, or `embed`
     if it has none. The family's own task comes last.
     """
-    usual = FAMILIES[config.family].task
-    headed = [task for task, spec in TASKS.items() if spec.head and spec.fits(config)]
-    if usual not in headed:
-        return usual
-    order = [*(task for task in headed if task != usual), usual]
+    family_task = FAMILIES[config.family].task
+    tasks_with_head = [task for task, spec in TASKS.items() if spec.head and spec.fits(config)]
+    if family_task not in tasks_with_head:
+        return family_task
+    order = [*(task for task in tasks_with_head if task != family_task), family_task]
     return next((task for task in order if getattr(config, TASKS[task].head)), "embed")
 
 
@@ -105,7 +105,7 @@ def export(
     return folder
 
 
-AUTO = {"ForConditionalGeneration": "ForSeq2SeqLM", "MTModel": "ForSeq2SeqLM",
+AUTO_CLASS_ENDINGS = {"ForConditionalGeneration": "ForSeq2SeqLM", "MTModel": "ForSeq2SeqLM",
         "LMHeadModel": "ForCausalLM", "Model": ""}  # fmt: skip
 """How the name of a Hugging Face class ends -> how that of its `AutoModel` ends, if not alike."""
 
@@ -125,7 +125,7 @@ def how_to_load(folder: Path) -> str:
         return f"as a {config['architecture']}: {call}"
     [name, *_] = config.get("architectures") or [f"{config['model_type']}Model"]
     kind, ending = re.findall(r"^(.*?)(For\w+|LMHeadModel|MTModel|Model)$", name)[0]
-    loader = f"AutoModel{AUTO.get(ending, ending.removesuffix('WithTeacher'))}"
+    loader = f"AutoModel{AUTO_CLASS_ENDINGS.get(ending, ending.removesuffix('WithTeacher'))}"
     files = {"tokenizer_config.json": "tokenizer", FILE: "image processor"}
     extras = "".join(
         f" with its {word}" for file, word in files.items() if (folder / file).exists()

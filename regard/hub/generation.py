@@ -62,7 +62,12 @@ log = logging.getLogger(__name__)
 
 
 def read_decoding(
-    folder: Path, vocab: int, longest: int, *, paired: bool, their: dict[str, Any] | None = None
+    folder: Path,
+    vocab: int,
+    longest: int,
+    *,
+    paired: bool,
+    hub_config: dict[str, Any] | None = None,
 ) -> DecodeConfig:
     """Reads the settings of decoding from a folder; settings that are not given have defaults.
 
@@ -73,43 +78,43 @@ def read_decoding(
             does not limit it further is ignored.
         paired: Whether the model has an encoder and a decoder; then their lengths count the start
             token, and ours do not.
-        their: The contents of `config.json`, if it was read already.
+        hub_config: The contents of `config.json`, if it was read already.
 
     Raises:
         InputError: A value is of a wrong type or out of range.
     """
     configs = [
-        their if their is not None and name == CONFIG else read_json(folder / name)
+        hub_config if hub_config is not None and name == CONFIG else read_json(folder / name)
         for name in (CONFIG, GENERATION) if (folder / name).exists()
     ]  # fmt: skip
-    known = [{k: v for k, v in config.items() if v is not None} for config in configs]
-    settings = known[-1] if known else {}
-    roles = [name for name in SHARED_IDS if name not in settings]  # only in config.json
-    ids = settings | {name: config[name] for config in known for name in roles if name in config}
-    where = folder / (GENERATION if len(known) == 2 else CONFIG)
+    configs = [{k: v for k, v in config.items() if v is not None} for config in configs]
+    settings = configs[-1] if configs else {}
+    missing = [name for name in SHARED_IDS if name not in settings]  # perhaps in config.json
+    ids = settings | {key: values[key] for values in configs for key in missing if key in values}
+    where = folder / (GENERATION if len(configs) == 2 else CONFIG)
     try:
         lengths = _lengths(settings, longest, paired=paired)
         config = DecodeConfig(**_settings(settings), **lengths, **_roles(ids, vocab, paired=paired))
     except ValidationError as error:
         fault = error.errors()[0]
-        names = {ours: theirs for theirs, ours in SETTINGS.items()}
+        names = {our_name: hub_name for hub_name, our_name in SETTINGS.items()}
         name, expected = str(fault["loc"][0]), fault["msg"].removeprefix("Input should be ")
         raise InputError(
             f"{where}: {names.get(name, name)}", got=fault["input"], expected=expected
         ) from None
     except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise InputError(f"{where}", got=str(error).partition("\n")[0]) from None
-    lost = [
-        name for name, usual in UNSUPPORTED.items() if settings.get(name, usual) not in (usual, [])
+    unsupported = [
+        name for name, off in UNSUPPORTED.items() if settings.get(name, off) not in (off, [])
     ]
     if any(len(word) > 1 for word in settings.get("bad_words_ids", ())):
-        lost.append("bad_words_ids of several tokens")
+        unsupported.append("bad_words_ids of several tokens")
     if config.sample and settings.get("num_beams", 1) != 1:
-        lost.append("num_beams beside do_sample")
+        unsupported.append("num_beams beside do_sample")
     if not paired and settings.get("min_length"):
-        lost.append("min_length (min_new_tokens is)")
-    if lost:
-        log.warning("%s: not supported: %s; outputs may differ", where, ", ".join(lost))
+        unsupported.append("min_length (min_new_tokens is)")
+    if unsupported:
+        log.warning("%s: not supported: %s; outputs may differ", where, ", ".join(unsupported))
     return config
 
 
@@ -158,9 +163,9 @@ def _roles(values: Mapping[str, Any], vocab: int, *, paired: bool) -> dict[str, 
 
     ends = valid_ids(values.get("eos_token_id"))
     words = (word[0] for word in values.get("bad_words_ids", ()) if len(word) == 1)
-    single = [token for token in words if token not in ends]  # transformers never bans the end
+    banned = [token for token in words if token not in ends]  # transformers never bans the end
     roles = {
-        "banned": valid_ids([*single, *values.get("suppress_tokens", ())]),
+        "banned": valid_ids([*banned, *values.get("suppress_tokens", ())]),
         "ends": ends,
         "forced_begin": first("forced_bos_token_id"),
         "forced_end": first("forced_eos_token_id"),
@@ -187,17 +192,18 @@ def write_decoding(config: DecodeConfig, roles: Mapping[str, Any], longest: int)
         config: Regard's settings of decoding.
         roles: The ids of special tokens, by their names in a Hugging Face config.
         longest: Largest number of tokens that the model has positions for. It is written as
-            `max_length` if Regard has no limit but twice the source; their default would be 20.
+            `max_length` if Regard has no limit but twice the source; the default of
+            transformers would be 20.
     """
-    their: dict[str, Any] = {theirs: getattr(config, ours) for theirs, ours in SETTINGS.items()}
+    settings: dict[str, Any] = {hub: getattr(config, our) for hub, our in SETTINGS.items()}
     names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
-    their |= {name: roles[name] for name in names if roles.get(name) is not None}
+    settings |= {name: roles[name] for name in names if roles.get(name) is not None}
     if config.beam == 1:
-        del their["length_penalty"]  # transformers refuses to save a penalty without beam search
+        del settings["length_penalty"]  # transformers refuses to save a penalty without beam search
     else:
-        their["early_stopping"] = next(them for them, ours in STOPS.items() if ours == config.stop)
+        settings["early_stopping"] = next(hub for hub, our in STOPS.items() if our == config.stop)
     if config.sample:
-        their |= {name: getattr(config, name) for name in SAMPLING_SETTINGS}
+        settings |= {name: getattr(config, name) for name in SAMPLING_SETTINGS}
     optional = {
         "suppress_tokens": list(config.banned),
         "forced_bos_token_id": config.forced_begin,
@@ -207,5 +213,5 @@ def write_decoding(config: DecodeConfig, roles: Mapping[str, Any], longest: int)
         "max_length": longest if config.max_length is None else None,
     }
     # A forced id may be 0; all other settings have no effect at 0.
-    kept_settings = {k: v for k, v in optional.items() if v or (v == 0 and k.startswith("forced"))}
-    return their | kept_settings
+    kept_optional = {k: v for k, v in optional.items() if v or (v == 0 and k.startswith("forced"))}
+    return settings | kept_optional

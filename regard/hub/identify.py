@@ -1,7 +1,7 @@
 """Finds out what kind of model a folder holds, also if its `config.json` does not say so.
 
 In: the contents of `config.json`, the folder's tensors, and the kind that the user insists on, if
-any. Out: a `Described` model, with notes on what was assumed. Kinds are tried by converting the
+any. Out: a `ModelDescription`, with notes on what was assumed. Kinds are tried by converting the
 config and comparing the names and sizes of tensors; if several kinds fit and would compute
 different things, it is an error.
 """
@@ -28,30 +28,30 @@ from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
 from regard.models.meta_model import shapes
 
-_CLASS = re.compile(r"(?P<kind>[a-z0-9]+?)(for[a-z]+|model|lmheadmodel|mtmodel)", re.I)
+_MODEL_CLASS = re.compile(r"(?P<kind>[a-z0-9]+?)(for[a-z]+|model|lmheadmodel|mtmodel)", re.I)
 """A model class of transformers: `BertForMaskedLM`, `GPT2LMHeadModel`, `MarianMTModel`."""
 
-LONGEST = 100
+MAX_NAME = 100
 """Most characters of the name of a class."""
-INSIST = "--as KIND insists on another"
+INSIST_HINT = "--as KIND insists on another"
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class Described:
+class ModelDescription:
     """The kind of a folder's model and its config, completed by what was assumed."""
 
     kind: HubFormat
-    their: dict[str, Any]
+    hub_config: dict[str, Any]
     """The contents of `config.json`, with a `model_type`."""
     notes: tuple[str, ...] = ()
     """What was assumed, in words."""
 
 
 @dataclass(frozen=True, eq=False)
-class Parsed:
-    """Their config converted."""
+class ParsedConfig:
+    """A Hugging Face config converted to ours."""
 
     config: ModelConfig
     vocabularies: tuple[int, ...]
@@ -64,10 +64,10 @@ class Parsed:
 
 def describe(
     folder: Path,
-    their: dict[str, Any],
+    hub_config: dict[str, Any],
     tensors: Callable[[], Mapping[str, Tensor]],
-    asked: str | None = None,
-) -> Described:
+    kind_name: str | None = None,
+) -> ModelDescription:
     """Determines the kind of a folder's model.
 
     It is the kind that is asked for, else what `model_type` says, else what `architectures` says,
@@ -75,25 +75,25 @@ def describe(
 
     Args:
         folder: The model's folder.
-        their: The contents of its config.
+        hub_config: The contents of its config.
         tensors: Maps the folder's tensors; called only if they are needed.
-        asked: A kind such as `bert`, or a class such as `BertForTokenClassification`.
+        kind_name: A kind such as `bert`, or a class such as `BertForTokenClassification`.
 
     Raises:
         InputError: The kind is unknown, does not fit the tensors, or is ambiguous.
     """
-    if asked is not None:
-        return _insisted(folder, their, tensors(), asked)
-    name = their.get("model_type") or ("timm" if "architecture" in their else None)
+    if kind_name is not None:
+        return _describe_as(folder, hub_config, tensors(), kind_name)
+    name = hub_config.get("model_type") or ("timm" if "architecture" in hub_config else None)
     if name is not None:
         if not isinstance(name, str) or name not in KINDS:
-            raise _unknown(folder, their, tensors, name)
-        return Described(KINDS[name], their)
-    named = kind_of_class(architecture_in(their))
-    if named is not None:
-        note = f"no model_type: read as {named.name}, by its architectures ({INSIST})"
-        return Described(named, _typed(their, named), (note,))
-    return _inferred(folder, their, tensors())
+            raise _unknown_kind_error(folder, hub_config, tensors, name)
+        return ModelDescription(KINDS[name], hub_config)
+    class_kind = kind_of_class(architecture_in(hub_config))
+    if class_kind is not None:
+        note = f"no model_type: read as {class_kind.name}, by its architectures ({INSIST_HINT})"
+        return ModelDescription(class_kind, _with_model_type(hub_config, class_kind), (note,))
+    return _infer_kind(folder, hub_config, tensors())
 
 
 def kind_of_class(name: object) -> HubFormat | None:
@@ -103,13 +103,13 @@ def kind_of_class(name: object) -> HubFormat | None:
         >>> kind_of_class("DistilBertForMaskedLM").name, kind_of_class("Qwen2MoeForCausalLM")
         ('distilbert', None)
     """
-    parts = _CLASS.fullmatch(name) if isinstance(name, str) and len(name) < LONGEST else None
+    parts = _MODEL_CLASS.fullmatch(name) if isinstance(name, str) and len(name) < MAX_NAME else None
     return None if parts is None else KINDS.get(parts["kind"].lower())
 
 
 def parse(
     file: Path, kind: HubFormat, values: dict[str, Any], tensors: Mapping[str, Tensor], count: int
-) -> Parsed:
+) -> ParsedConfig:
     """Converts the config of another library to ours, with the shapes of our tensors.
 
     Args:
@@ -124,7 +124,7 @@ def parse(
         config: ModelConfig = kind.read(values, names)
         vocabularies = _vocabularies(values, kind)
         our_shapes = shapes(config, vocabularies, count, str(file))
-        return Parsed(config, vocabularies, our_shapes, tuple(names.notes))
+        return ParsedConfig(config, vocabularies, our_shapes, tuple(names.notes))
     except KeyError as error:
         raise InputError(f"{file}", got=f"no {error.args[0]}", expected="a value") from error
     except ValidationError as error:
@@ -139,52 +139,59 @@ def log_notes(file: Path, notes: Sequence[str]) -> None:
         _logger.warning("%s: %s", file, "; ".join(notes))
 
 
-def _vocabularies(their: dict[str, Any], kind: HubFormat) -> tuple[int, ...]:
+def _vocabularies(hub_config: dict[str, Any], kind: HubFormat) -> tuple[int, ...]:
     names = CONFIGS[kind.family].VOCABULARIES
     if not names:
         return ()
-    source = int(their["vocab_size"])
+    source = int(hub_config["vocab_size"])
     if len(names) == 1:
         return (source,)
-    return source, int(their.get("decoder_vocab_size") or source)
+    return source, int(hub_config.get("decoder_vocab_size") or source)
 
 
-def _typed(
-    their: dict[str, Any], kind: HubFormat, architecture: str | None = None
+def _with_model_type(
+    hub_config: dict[str, Any], kind: HubFormat, architecture: str | None = None
 ) -> dict[str, Any]:
-    typed = {**their, "model_type": kind.name} if kind.typed else {**their}
-    return typed if architecture is None else {**typed, "architectures": [architecture]}
+    """A copy of a config with the `model_type` of a kind, and perhaps an architecture."""
+    entries: dict[str, Any] = {"model_type": kind.name} if kind.has_model_type else {}
+    entries |= {} if architecture is None else {"architectures": [architecture]}
+    return {**hub_config, **entries}
 
 
-def _insisted(
-    folder: Path, their: dict[str, Any], tensors: Mapping[str, Tensor], asked: str
-) -> Described:
+def _describe_as(
+    folder: Path, hub_config: dict[str, Any], tensors: Mapping[str, Tensor], kind_name: str
+) -> ModelDescription:
     """The kind that the user insists on, if it fits the tensors."""
-    by_class = kind_of_class(asked)
-    kind = KINDS.get(asked) or by_class
+    by_class = kind_of_class(kind_name)
+    kind = KINDS.get(kind_name) or by_class
     if kind is None:
         raise InputError(
             f"{folder}: the kind of model",
-            got=asked,
+            got=kind_name,
             expected=f"one of {', '.join(KINDS)}, or a class such as BertForMaskedLM",
-            fix=did_you_mean(nearest(asked, KINDS)),
+            fix=did_you_mean(nearest(kind_name, KINDS)),
         )
-    described = Described(kind, _typed(their, kind, asked if by_class else None))
-    misfit = _misfit(folder, described, tensors)
+    architecture = kind_name if by_class else None
+    description = ModelDescription(kind, _with_model_type(hub_config, kind, architecture))
+    misfit = _misfit(folder, description, tensors)
     if misfit is not None:
-        others = [name for name in _fitting(folder, their, tensors) if name != kind.name]
+        fitting = _fitting_kinds(folder, hub_config, tensors)
+        other_kinds = [name for name in fitting if name != kind.name]
+        fix = f"its tensors are named as those of {' or '.join(other_kinds)}"
         raise InputError(
-            f"{folder} as {asked}",
+            f"{folder} as {kind_name}",
             got=misfit,
             expected=f"what a {kind.name} has",
-            fix=f"its tensors are named as those of {' or '.join(others)}" if others else None,
+            fix=fix if other_kinds else None,
         )
-    return described
+    return description
 
 
-def _inferred(folder: Path, their: dict[str, Any], tensors: Mapping[str, Tensor]) -> Described:
+def _infer_kind(
+    folder: Path, hub_config: dict[str, Any], tensors: Mapping[str, Tensor]
+) -> ModelDescription:
     """The only kind whose tensors have these names and sizes."""
-    fitting = _fitting(folder, their, tensors)
+    fitting = _fitting_kinds(folder, hub_config, tensors)
     if not fitting:
         raise InputError(
             f"{config_path(folder)}: model_type",
@@ -192,11 +199,11 @@ def _inferred(folder: Path, their: dict[str, Any], tensors: Mapping[str, Tensor]
             expected=f"one of {', '.join(KINDS)}",
             fix="--as KIND (kind= in Python) insists on one, and says what does not fit",
         )
-    likely = [
-        name for name in fitting
-        if KINDS[name].recognised(their, TensorNames(their, KINDS[name].standard_names(tensors)))
-    ]  # fmt: skip
-    names = likely or list(fitting)
+
+    def is_recognised(kind: HubFormat) -> bool:
+        return kind.recognised(hub_config, TensorNames(hub_config, kind.standard_names(tensors)))
+
+    names = [name for name in fitting if is_recognised(KINDS[name])] or list(fitting)
     if any(fitting[name].config != fitting[names[0]].config for name in names):
         raise InputError(
             f"{config_path(folder)}: model_type",
@@ -205,23 +212,23 @@ def _inferred(folder: Path, their: dict[str, Any], tensors: Mapping[str, Tensor]
             fix=f"say which: --as {' or --as '.join(names)} (kind= in Python); "
             f"`regard import {folder} -o NEW --as {names[0]}` makes a folder that says it",
         )
-    others = [name for name in fitting if fitting[name].config != fitting[names[0]].config]
+    other_kinds = [name for name in fitting if fitting[name].config != fitting[names[0]].config]
     note = f"no model_type: read as {names[0]}, by its tensors"
-    note += f"; {' and '.join(others)} would fit their names" if others else ""
-    note += f" ({INSIST})"
+    note += f"; {' and '.join(other_kinds)} would fit their names" if other_kinds else ""
+    note += f" ({INSIST_HINT})"
     kind = KINDS[names[0]]
-    return Described(kind, _typed(their, kind), (note,))
+    return ModelDescription(kind, _with_model_type(hub_config, kind), (note,))
 
 
-def _unknown(
+def _unknown_kind_error(
     folder: Path,
-    their: dict[str, Any],
+    hub_config: dict[str, Any],
     tensors: Callable[[], Mapping[str, Tensor]],
     name: object,
 ) -> InputError:
     """The error for a `model_type` that Regard does not know, with a kind of the same tensors."""
     try:
-        fitting = list(_fitting(folder, their, tensors()))
+        fitting = list(_fitting_kinds(folder, hub_config, tensors()))
     except InputError:  # the weights cannot be read; that is not what is wrong first
         fitting = []
     return InputError(
@@ -235,30 +242,39 @@ def _unknown(
     )
 
 
-def _fitting(
-    folder: Path, their: dict[str, Any], tensors: Mapping[str, Tensor]
-) -> dict[str, Parsed]:
+def _fitting_kinds(
+    folder: Path, hub_config: dict[str, Any], tensors: Mapping[str, Tensor]
+) -> dict[str, ParsedConfig]:
     """The kinds that fit the config and the tensors, with the converted config of each."""
-    fitting: dict[str, Parsed] = {}
+    fitting: dict[str, ParsedConfig] = {}
     for name, kind in KINDS.items():
-        described = Described(kind, _typed(their, kind))
+        description = ModelDescription(kind, _with_model_type(hub_config, kind))
         try:
-            renamed = kind.standard_names(tensors)
-            parsed = parse(config_path(folder), kind, described.their, renamed, len(renamed))
+            standard_tensors = kind.standard_names(tensors)
+            parsed = _parse_description(folder, description, standard_tensors)
         except InputError:
             continue
-        if kind.names(parsed.config).misfit(renamed, parsed.shapes) is None:
+        if kind.names(parsed.config).misfit(standard_tensors, parsed.shapes) is None:
             fitting[name] = parsed
     return fitting
 
 
-def _misfit(folder: Path, described: Described, tensors: Mapping[str, Tensor]) -> str | None:
+def _parse_description(
+    folder: Path, description: ModelDescription, tensors: Mapping[str, Tensor]
+) -> ParsedConfig:
+    file = config_path(folder)
+    return parse(file, description.kind, description.hub_config, tensors, len(tensors))
+
+
+def _misfit(
+    folder: Path, description: ModelDescription, tensors: Mapping[str, Tensor]
+) -> str | None:
     """What of a folder does not fit a kind; None if all does."""
-    kind = described.kind
-    renamed = kind.standard_names(tensors)
+    kind = description.kind
+    standard_tensors = kind.standard_names(tensors)
     try:
-        parsed = parse(config_path(folder), kind, described.their, renamed, len(renamed))
+        parsed = _parse_description(folder, description, standard_tensors)
     except InputError as error:
         what = error.what.replace(str(config_path(folder)), "config.json")
         return f"{error.got} in {what}" if error.got is not None else what
-    return kind.names(parsed.config).misfit(renamed, parsed.shapes)
+    return kind.names(parsed.config).misfit(standard_tensors, parsed.shapes)

@@ -21,7 +21,7 @@ from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.hub.config import CONFIG
 from regard.hub.folder import read_model, write_model
-from regard.hub.identify import Described
+from regard.hub.identify import ModelDescription
 from regard.hub.kind import require
 from regard.inputs.images.reader import RESAMPLES, ImageReader
 from regard.inputs.processor import Processor
@@ -36,18 +36,20 @@ OUR_KEY = "regard"
 
 
 def read(
-    folder: Path, described: Described, normalisation: Mapping[str, Any] | None = None
+    folder: Path, description: ModelDescription, normalisation: Mapping[str, Any] | None = None
 ) -> tuple[Model, Processor]:
     """Reads a model and its image reader.
 
     Args:
         folder: The model's folder.
-        described: What its config says.
+        description: What its config says.
         normalisation: The `mean` or `std` of images, if not what the folder says.
     """
-    model, any_size = read_model(folder, described), described.kind.any_size
-    their = described.their
-    return model, read_reader(folder, model.config, their, any_size=any_size, given=normalisation)
+    model, any_size = read_model(folder, description), description.kind.any_size
+    hub_config = description.hub_config
+    return model, read_reader(
+        folder, model.config, hub_config, any_size=any_size, normalisation=normalisation
+    )
 
 
 def write(
@@ -55,10 +57,10 @@ def write(
 ) -> None:
     """Writes a model with its image reader; see `exchange.export`."""
     del decode  # a model of images writes nothing
-    their = write_model(model, folder, kind)
+    hub_config = write_model(model, folder, kind)
     if processor is not None and kind == "timm":
-        their["pretrained_cfg"] |= timm_settings(processor.source)
-        write_file(folder / CONFIG, (json.dumps(their, indent=2) + "\n").encode())
+        hub_config["pretrained_cfg"] |= timm_settings(processor.source)
+        write_file(folder / CONFIG, (json.dumps(hub_config, indent=2) + "\n").encode())
     elif processor is not None:
         write_reader(processor.source, folder)
 
@@ -66,10 +68,10 @@ def write(
 def read_reader(
     folder: Path,
     config: Any,
-    their: dict[str, Any] | None = None,
+    hub_config: dict[str, Any] | None = None,
     *,
     any_size: bool = False,
-    given: Mapping[str, Any] | None = None,
+    normalisation: Mapping[str, Any] | None = None,
 ) -> Processor:
     """Reads the image reader of a folder; without a file it has the defaults of their ViT.
 
@@ -78,9 +80,9 @@ def read_reader(
     Args:
         folder: The model's folder.
         config: The model's config, with the size that images are scaled to.
-        their: The contents of `config.json`, in which timm keeps these settings.
+        hub_config: The contents of `config.json`, in which timm keeps these settings.
         any_size: Whether the file may have another size than the model's config.
-        given: The `mean` or `std` to take instead.
+        normalisation: The `mean` or `std` to take instead.
 
     Raises:
         InputError: The file has settings that Regard does not support, or another size than the
@@ -90,14 +92,14 @@ def read_reader(
     settings = read_json(file) if file.is_file() else {}
     if OUR_KEY in settings:
         reader = ImageReader.from_spec(settings[OUR_KEY])
-    elif not settings and their and "pretrained_cfg" in their:
-        reader = _timms(their["pretrained_cfg"] or {}, config, folder / CONFIG)
+    elif not settings and hub_config and "pretrained_cfg" in hub_config:
+        reader = _timm_reader(hub_config["pretrained_cfg"] or {}, config, folder / CONFIG)
     else:
-        reader = _theirs(settings, config, file)
-        if not settings and len(given or {}) < 2:
-            _log_assumed(reader, folder)
-    if given:
-        reader = _reader(Path("--mean and --std"), **{**reader.model_dump(), **given})
+        reader = _transformers_reader(settings, config, file)
+        if not settings and len(normalisation or {}) < 2:
+            _log_assumptions(reader, folder)
+    if normalisation:
+        reader = _make_reader(Path("--mean and --std"), **{**reader.model_dump(), **normalisation})
     size = (reader.channels, reader.height, reader.width)
     if size != (config.channels, *config.image) and not any_size:
         got, expected = (
@@ -107,9 +109,9 @@ def read_reader(
     return Processor(reader)
 
 
-_CLIP = (0.48145466, 0.4578275, 0.40821073)
+_CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 _CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
-_USUAL: dict[str, dict[str, Any]] = {
+_PROCESSOR_DEFAULTS: dict[str, dict[str, Any]] = {
     "ViT": {"resample": 2},
     "DeiT": {
         "size": {"height": 256, "width": 256},
@@ -122,7 +124,7 @@ _USUAL: dict[str, dict[str, Any]] = {
         "crop_size": 224,
         "do_center_crop": True,
         "resample": 3,
-        "image_mean": list(_CLIP),
+        "image_mean": list(_CLIP_MEAN),
         "image_std": list(_CLIP_STD),
     },
     "ConvNext": {"size": {"shortest_edge": 384}, "crop_pct": 224 / 256, "resample": 3},
@@ -131,10 +133,11 @@ _USUAL: dict[str, dict[str, Any]] = {
 of their names."""
 
 
-def _theirs(settings: dict[str, Any], config: Any, file: Path) -> ImageReader:
+def _transformers_reader(settings: dict[str, Any], config: Any, file: Path) -> ImageReader:
+    """The reader of a transformers model, from its `preprocessor_config.json`."""
     name = str(settings.get("image_processor_type") or settings.get("feature_extractor_type") or "")
-    kind = next((prefix for prefix in _USUAL if name.startswith(prefix)), "ViT")
-    settings = _USUAL[kind] | settings
+    kind = next((prefix for prefix in _PROCESSOR_DEFAULTS if name.startswith(prefix)), "ViT")
+    settings = _PROCESSOR_DEFAULTS[kind] | settings
     require(settings, do_resize=True, do_rescale=True)
     factor = settings.get("rescale_factor", 1 / 255)
     if not isinstance(factor, float) or abs(factor * 255 - 1) > 1e-6:
@@ -142,16 +145,16 @@ def _theirs(settings: dict[str, Any], config: Any, file: Path) -> ImageReader:
     number = settings["resample"]
     if not isinstance(number, int) or not 0 <= number < len(RESAMPLES):
         raise InputError(f"{file}: resample", got=number, expected=f"0 to {len(RESAMPLES) - 1}")
-    plain = not settings.get("do_normalize", True)
-    usual = [0.5] * config.channels
-    mean = [0.0] * config.channels if plain else settings.get("image_mean", usual)
-    std = [1.0] * config.channels if plain else settings.get("image_std", usual)
-    scaled = _sizes(settings, kind, config, file)
-    return _reader(file, channels=config.channels, mean=mean, std=std, resample=RESAMPLES[number],
-                   **scaled)  # fmt: skip
+    skip_normalisation = not settings.get("do_normalize", True)
+    default = [0.5] * config.channels
+    mean = [0.0] * config.channels if skip_normalisation else settings.get("image_mean", default)
+    std = [1.0] * config.channels if skip_normalisation else settings.get("image_std", default)
+    size_settings = _size_settings(settings, kind, config, file)
+    normalised = {"channels": config.channels, "mean": mean, "std": std}
+    return _make_reader(file, **normalised, resample=RESAMPLES[number], **size_settings)
 
 
-def _log_assumed(reader: ImageReader, folder: Path) -> None:
+def _log_assumptions(reader: ImageReader, folder: Path) -> None:
     """Says how images are scaled and normalised for a folder that does not say it."""
     mean, std = (", ".join(f"{x:g}" for x in values) for values in (reader.mean, reader.std))
     _logger.warning(
@@ -161,50 +164,51 @@ def _log_assumed(reader: ImageReader, folder: Path) -> None:
     )  # fmt: skip
 
 
-def _reader(file: Path, **settings: Any) -> ImageReader:
+def _make_reader(file: Path, **settings: Any) -> ImageReader:
+    """Makes a reader; an invalid setting is an error of the file."""
     try:
         return ImageReader(**settings)
     except ValidationError as error:
         raise input_error(error, str(file)) from None
 
 
-def _sizes(settings: dict[str, Any], kind: str, config: Any, file: Path) -> dict[str, Any]:
+def _size_settings(settings: dict[str, Any], kind: str, config: Any, file: Path) -> dict[str, Any]:
     """The fields of a reader that say how an image is scaled and cropped."""
     size = settings.get("size", {"height": config.image[0], "width": config.image[1]})
     if isinstance(size, int):
-        short = kind in ("Bit", "ConvNext")
-        size = {"shortest_edge": size} if short else {"height": size, "width": size}
-    whole = isinstance(size, dict) and {"height", "width"} <= size.keys()
-    short = isinstance(size, dict) and isinstance(size.get("shortest_edge"), int)
-    if kind == "ConvNext" and short:
+        has_short_side = kind in ("Bit", "ConvNext")
+        size = {"shortest_edge": size} if has_short_side else {"height": size, "width": size}
+    has_sides = isinstance(size, dict) and {"height", "width"} <= size.keys()
+    has_short_side = isinstance(size, dict) and isinstance(size.get("shortest_edge"), int)
+    if kind == "ConvNext" and has_short_side:
         side = size["shortest_edge"]
         cropped = {"resize": int(side / settings["crop_pct"])} if side < 384 else {}
         return {"height": side, "width": side, **cropped}
     if not settings.get("do_center_crop", False):
-        if not whole:
+        if not has_sides:
             raise InputError(f"{file}: size", got=size, expected="height and width")
         return {"height": size["height"], "width": size["width"]}
-    if not whole and not short:
+    if not has_sides and not has_short_side:
         expected = "height and width, or shortest_edge"
         raise InputError(f"{file}: size", got=size, expected=expected)
     crop = settings.get("crop_size")
     crop = {"height": crop, "width": crop} if isinstance(crop, int) else crop
     if not isinstance(crop, dict) or not {"height", "width"} <= crop.keys():
         raise InputError(f"{file}: do_center_crop", got=f"crop_size {crop}", expected="a size")
-    resize = size["shortest_edge"] if short else (size["height"], size["width"])
+    resize = size["shortest_edge"] if has_short_side else (size["height"], size["width"])
     return {"height": crop["height"], "width": crop["width"], "resize": resize}
 
 
-def _timms(settings: dict[str, Any], config: Any, file: Path) -> ImageReader:
+def _timm_reader(settings: dict[str, Any], config: Any, file: Path) -> ImageReader:
     """The reader of a timm model: its shorter side is scaled to size / crop_pct, then cropped."""
     height, width = config.image
-    share, mode = settings.get("crop_pct", 0.875), settings.get("crop_mode", "center")
-    if mode not in ("center", "squash"):
-        raise InputError(f"{file}: crop_mode", got=mode, expected="center or squash")
-    sides = [math.floor(side / share) for side in (height, width)]
-    resize: Any = sides[0] if mode == "center" and height == width else tuple(sides)
+    crop_share, crop_mode = settings.get("crop_pct", 0.875), settings.get("crop_mode", "center")
+    if crop_mode not in ("center", "squash"):
+        raise InputError(f"{file}: crop_mode", got=crop_mode, expected="center or squash")
+    sides = [math.floor(side / crop_share) for side in (height, width)]
+    resize: Any = sides[0] if crop_mode == "center" and height == width else tuple(sides)
     channels = config.channels
-    return _reader(
+    return _make_reader(
         file,
         height=height,
         width=width,
@@ -222,12 +226,12 @@ def timm_settings(reader: ImageReader) -> dict[str, Any]:
     Raises:
         InputError: timm has no such reader.
     """
-    whole = reader.resize is None or not isinstance(reader.resize, int)
+    scales_whole = reader.resize is None or not isinstance(reader.resize, int)
     resize = reader.resize if isinstance(reader.resize, tuple) else (reader.height, reader.width)
-    side = resize[0] if whole else reader.resize
+    side = resize[0] if scales_whole else reader.resize
     assert isinstance(side, int)
     if reader.scaling != "whole" or (
-        whole and resize[0] * reader.width != resize[1] * reader.height
+        scales_whole and resize[0] * reader.width != resize[1] * reader.height
     ):
         raise InputError("export to timm", got="an image reader of Regard", expected="whole images")
     return {
@@ -235,14 +239,14 @@ def timm_settings(reader: ImageReader) -> dict[str, Any]:
         "std": list(reader.std),
         "interpolation": reader.resample,
         "crop_pct": reader.height / side,
-        "crop_mode": "squash" if whole else "center",
+        "crop_mode": "squash" if scales_whole else "center",
     }
 
 
 def write_reader(reader: ImageReader, folder: Path) -> None:
     """Writes `preprocessor_config.json` for the image processors of transformers."""
-    middle = {"height": reader.height, "width": reader.width}
-    size: dict[str, Any] = {"image_processor_type": "ViTImageProcessor", "size": middle}
+    image_size = {"height": reader.height, "width": reader.width}
+    size: dict[str, Any] = {"image_processor_type": "ViTImageProcessor", "size": image_size}
     if isinstance(reader.resize, int):
         size = {
             "image_processor_type": "BitImageProcessor",
@@ -255,7 +259,7 @@ def write_reader(reader: ImageReader, folder: Path) -> None:
             "size": {"height": height, "width": width},
         }
     if reader.resize is not None:
-        size |= {"do_center_crop": True, "crop_size": middle}
+        size |= {"do_center_crop": True, "crop_size": image_size}
     settings = {
         **size,
         "do_resize": True,

@@ -19,16 +19,16 @@ from regard.hub.rules import Table
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "silu": "silu"}
 """Their name of an activation -> ours."""
-WRAPPER = "module."
+DATA_PARALLEL_PREFIX = "module."
 """What `nn.DataParallel` puts before all names; models were often saved with it."""
-_OTHER_NAMES = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
+_ACTIVATION_SYNONYMS = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 
 
 class TensorNames:
     """Answers questions about a checkpoint's tensors that its config does not answer."""
 
-    def __init__(self, their: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        self._their, self._tensors = their, tensors
+    def __init__(self, hub_config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        self._hub_config, self._tensors = hub_config, tensors
         self.notes: list[str] = []
         """What was assumed because the config does not say it, or contradicts the tensors."""
 
@@ -56,7 +56,7 @@ class TensorNames:
         rows = self._tensors.get(name, ())
         return row < len(rows) and not bool(rows[row].any())
 
-    def tied(self, copy: str, original: str, *, usual: bool) -> bool:
+    def tied(self, copy: str, original: str, *, default: bool) -> bool:
         """Whether two matrices are tied.
 
         If both are stored, their values decide; otherwise the config.
@@ -64,11 +64,11 @@ class TensorNames:
         Args:
             copy: Name of the matrix that may be a copy.
             original: Name of the other matrix.
-            usual: The default if the config does not say.
+            default: The default if the config does not say.
         """
         if copy in self._tensors and original in self._tensors:
             return torch.equal(self._tensors[copy], self._tensors[original])
-        return bool(self._their.get("tie_word_embeddings", usual))
+        return bool(self._hub_config.get("tie_word_embeddings", default))
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class HubFormat:
     """Prefixes of the heads' tensor names."""
     any_size: bool = False
     """Whether their image processor decides the size of images, not their config."""
-    typed: bool = True
+    has_model_type: bool = True
     """Whether the config says `model_type`; timm's does not."""
-    recognised: Callable[[dict[str, Any], TensorNames], bool] = lambda _their, _names: True
+    recognised: Callable[[dict[str, Any], TensorNames], bool] = lambda _hub_config, _names: True
     """Whether a model without `model_type` is of this kind, where others have the same names."""
     halves: bool = False
     """Whether its sinusoidal positions have all sines first and all cosines after them."""
@@ -106,20 +106,20 @@ class HubFormat:
 
     def standard_names(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Renames tensors to the names that transformers gives them now, in a model with a head."""
-        wrapped = all(name.startswith(WRAPPER) for name in tensors)
-        today = {
-            _renamed(name.removeprefix(WRAPPER) if wrapped else name): tensor
+        wrapped = all(name.startswith(DATA_PARALLEL_PREFIX) for name in tensors)
+        current_tensors = {
+            _current_name(name.removeprefix(DATA_PARALLEL_PREFIX) if wrapped else name): tensor
             for name, tensor in tensors.items()
         }
-        if any(name.startswith(self.prefix) for name in today):
-            return today
+        if any(name.startswith(self.prefix) for name in current_tensors):
+            return current_tensors
         return {
             name if name.startswith(self.heads) else self.prefix + name: tensor
-            for name, tensor in today.items()
+            for name, tensor in current_tensors.items()
         }
 
 
-def _renamed(name: str) -> str:
+def _current_name(name: str) -> str:
     """Today's name of a tensor; old BERTs, converted from TensorFlow, have gamma and beta."""
     for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
         if name.endswith(old):
@@ -127,22 +127,22 @@ def _renamed(name: str) -> str:
     return name
 
 
-def require(their: Mapping[str, Any], **supported: object) -> None:
+def require(hub_config: Mapping[str, Any], **supported: object) -> None:
     """Refuses a config in which a key has another value than the only one that Regard supports."""
     for key, value in supported.items():
-        if their.get(key, value) != value:
-            raise InputError(f"config.json: {key}", got=their[key], expected=value)
+        if hub_config.get(key, value) != value:
+            raise InputError(f"config.json: {key}", got=hub_config[key], expected=value)
 
 
-def their_activation(their: Mapping[str, Any], key: str, usual: str) -> str:
-    """Their name of the activation, with synonyms replaced; `usual` is the default."""
-    name = str(their.get(key) or usual)
-    return _OTHER_NAMES.get(name, name)
+def hub_activation(hub_config: Mapping[str, Any], key: str, default: str) -> str:
+    """Their name of the activation, with synonyms replaced; `default` is the default."""
+    name = str(hub_config.get(key) or default)
+    return _ACTIVATION_SYNONYMS.get(name, name)
 
 
-def activation_of(theirs: str) -> Any:
+def activation_of(hub_name: str) -> Any:
     """Our name of an activation; the prefix `gated_` is kept."""
-    gate, name = ("gated_", theirs[6:]) if theirs.startswith("gated_") else ("", theirs)
+    gate, name = ("gated_", hub_name[6:]) if hub_name.startswith("gated_") else ("", hub_name)
     if name not in ACTIVATIONS:
         raise InputError(
             "config.json: the activation", got=name, expected=", ".join(sorted(ACTIVATIONS))
@@ -150,37 +150,37 @@ def activation_of(theirs: str) -> Any:
     return gate + ACTIVATIONS[name]
 
 
-def activation_to(ours: str) -> str:
+def activation_to(our_name: str) -> str:
     """Their name of an activation."""
-    return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
+    return next(hub_name for hub_name, name in ACTIVATIONS.items() if name == our_name)
 
 
-def architecture_in(their: Mapping[str, Any]) -> str:
+def architecture_in(hub_config: Mapping[str, Any]) -> str:
     """The first of their `architectures`, such as `BertForMaskedLM`; empty if there is none."""
-    stated = their.get("architectures")
+    stated = hub_config.get("architectures")
     first = stated[0] if isinstance(stated, list) and stated else stated
     return first if isinstance(first, str) else ""
 
 
-def labels_in(their: dict[str, Any], names: TensorNames, matrix: str) -> tuple[str, ...]:
+def labels_in(hub_config: dict[str, Any], names: TensorNames, matrix: str) -> tuple[str, ...]:
     """The names of the classes or tags in their config, in the order of their numbers.
 
     There are as many as the classifier has rows, whatever the config says; older configs leave them
     out. Labels without a name are called as transformers calls them.
 
     Args:
-        their: The contents of `config.json`.
+        hub_config: The contents of `config.json`.
         names: The tensors; a contradiction is noted there.
         matrix: The name of the classifier's matrix.
     """
     rows = names.shape(matrix)[0]
-    labels = their.get("id2label") or {}
+    labels = hub_config.get("id2label") or {}
     if len(labels) == rows:
         return tuple(str(labels[key]) for key in sorted(labels, key=int))
-    stated = len(labels) or their.get("num_labels", 2)  # two is the default of transformers
+    stated = len(labels) or hub_config.get("num_labels", 2)  # two is the default of transformers
     if stated != rows:
-        named = f"LABEL_0 to LABEL_{rows - 1}" if rows > 1 else "LABEL_0"
-        names.notes.append(f"{rows} labels, as {matrix} has rows, not {stated}: {named}")
+        default_names = f"LABEL_0 to LABEL_{rows - 1}" if rows > 1 else "LABEL_0"
+        names.notes.append(f"{rows} labels, as {matrix} has rows, not {stated}: {default_names}")
     return tuple(f"LABEL_{number}" for number in range(rows))
 
 

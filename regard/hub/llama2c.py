@@ -47,7 +47,7 @@ from regard.runtime.files import open_regular, read_regular
 
 _HEADER = struct.Struct("<7i")
 _ENTRY = struct.Struct("<fi")
-_LATER = 0x616B3432
+_LATER_VERSIONS_MAGIC = 0x616B3432
 """The first number in files of version 1 and later: `ak42`."""
 _SYMBOLS = (("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL))
 """The tokens of the first three ids. llama2.c writes the last two with line ends around them."""
@@ -113,7 +113,7 @@ def read_llama2c(file: Path, tokenizer: Path | None = None) -> tuple[Decoder, Vo
             header.
     """
     header = _read_header(file)
-    vocabulary = _read_tokenizer(tokenizer or _beside(file, header.vocab), header.vocab)
+    vocabulary = _read_tokenizer(tokenizer or _find_tokenizer(file, header.vocab), header.vocab)
     try:
         config = GPTConfig(
             layers=header.layers,
@@ -131,7 +131,7 @@ def read_llama2c(file: Path, tokenizer: Path | None = None) -> tuple[Decoder, Vo
             tied=header.tied,
         )
     except ValidationError as error:
-        raise _damaged(file, str(error.errors()[0]["msg"])) from None
+        raise _damaged_file_error(file, str(error.errors()[0]["msg"])) from None
     model = Decoder(config, header.vocab)
     model.load_state_dict(dict(_our_tensors(_read_tensors(file, header), header)))
     return model.eval(), vocabulary
@@ -141,14 +141,14 @@ def _read_header(file: Path) -> Header:
     """Reads the header and checks that it fits the file's length and the machine's memory."""
     try:
         size = file.stat().st_size
-        with open_regular(file) as opened:
-            start = opened.read(_HEADER.size)
+        with open_regular(file) as stream:
+            header_bytes = stream.read(_HEADER.size)
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    if len(start) < _HEADER.size:
-        raise _damaged(file, f"{size} bytes")
-    dim, hidden, layers, heads, kv_heads, vocab, max_length = _HEADER.unpack(start)
-    if dim == _LATER:
+    if len(header_bytes) < _HEADER.size:
+        raise _damaged_file_error(file, f"{size} bytes")
+    dim, hidden, layers, heads, kv_heads, vocab, max_length = _HEADER.unpack(header_bytes)
+    if dim == _LATER_VERSIONS_MAGIC:
         raise InputError(
             str(file),
             got=f"version {hidden} of llama2.c's format",
@@ -157,10 +157,10 @@ def _read_header(file: Path) -> Header:
         )
     sizes = (dim, hidden, layers, heads, kv_heads, abs(vocab), max_length)
     if min(sizes) < 1 or dim % heads or heads % kv_heads:
-        raise _damaged(file, f"sizes of {', '.join(map(str, sizes))}")
+        raise _damaged_file_error(file, f"sizes of {', '.join(map(str, sizes))}")
     header = Header(dim, hidden, layers, heads, kv_heads, abs(vocab), vocab > 0, max_length)
     if size != header.size:
-        raise _damaged(file, f"{size} bytes where its sizes need {header.size}")
+        raise _damaged_file_error(file, f"{size} bytes where its sizes need {header.size}")
     check_memory(f"{file}: its weights", size)
     return header
 
@@ -172,20 +172,20 @@ def _read_tensors(file: Path, header: Header) -> dict[str, Tensor]:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     shapes = header.shapes()
     if numbers.size != sum(map(math.prod, shapes.values())):
-        raise _damaged(file, "a length that changed while it was read")
+        raise _damaged_file_error(file, "a length that changed while it was read")
     parts = torch.split(torch.from_numpy(numbers), [*map(math.prod, shapes.values())])
     return {
         name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)
     }
 
 
-def _our_tensors(theirs: dict[str, Tensor], header: Header) -> Iterator[tuple[str, Tensor]]:
+def _our_tensors(file_tensors: dict[str, Tensor], header: Header) -> Iterator[tuple[str, Tensor]]:
     """Yields their tensors by our names."""
-    yield "embed.weight", theirs["embed"]
-    yield "head.weight", theirs["embed" if header.tied else "head"]
-    yield "decoder.final_norm.weight", theirs["final_norm"]
+    yield "embed.weight", file_tensors["embed"]
+    yield "head.weight", file_tensors["embed" if header.tied else "head"]
+    yield "decoder.final_norm.weight", file_tensors["final_norm"]
     for layer in range(header.layers):
-        tensors = {name: theirs[name][layer] for name in _LAYER_TENSORS}
+        tensors = {name: file_tensors[name][layer] for name in _LAYER_TENSORS}
         query = halves_first(tensors["query"], header.heads)
         key = halves_first(tensors["key"], header.kv_heads)
         block = f"decoder.blocks.{layer}."
@@ -220,7 +220,7 @@ def halves_first(matrix: Tensor, heads: int) -> Tensor:
     return pairs.transpose(1, 2).reshape(rows, dim)
 
 
-def _beside(file: Path, vocab: int) -> Path:
+def _find_tokenizer(file: Path, vocab: int) -> Path:
     """The tokenizer file beside a model, by the names that llama2.c uses."""
     names = (f"tok{vocab}.bin", "tokenizer.bin")
     for name in names:
@@ -234,46 +234,48 @@ def _read_tokenizer(file: Path, vocab: int) -> Vocabulary:
         data = read_regular(file, most=LARGEST)
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    entries = list(_entries(data, file))
-    if len(entries) != vocab:
-        raise _damaged(file, f"{len(entries)} pieces for a model with {vocab}")
-    if len({entry.text for entry in entries}) < len(entries):
-        raise _damaged(file, "a piece twice")
-    model = PieceModel(tuple(entries), algorithm=BPE, byte_fallback=True, single_spaces=False)
+    pieces = list(_read_pieces(data, file))
+    if len(pieces) != vocab:
+        raise _damaged_file_error(file, f"{len(pieces)} pieces for a model with {vocab}")
+    if len({piece.text for piece in pieces}) < len(pieces):
+        raise _damaged_file_error(file, "a piece twice")
+    model = PieceModel(tuple(pieces), algorithm=BPE, byte_fallback=True, single_spaces=False)
     spec = build_spec(model, str(file))
-    spec["post_processor"] = _begin_first()
+    spec["post_processor"] = _begin_token_processor()
     tokenizer = Tokenizer(spec, Roles(begin=1, end=2, unknown=0), file=str(file))
     return Vocabulary(tokenizer, tokenizer)
 
 
-def _entries(data: bytes, file: Path) -> Iterator[Piece]:
+def _read_pieces(data: bytes, file: Path) -> Iterator[Piece]:
     """Yields the pieces of a tokenizer file in SentencePiece's form."""
     offset = struct.calcsize("<i")  # skips the length of the longest piece, which only C needs
     number = 0
     while offset < len(data):
         if offset + _ENTRY.size > len(data):
-            raise _damaged(file, f"piece {number} cut off")
+            raise _damaged_file_error(file, f"piece {number} cut off")
         score, length = _ENTRY.unpack_from(data, offset)
         offset += _ENTRY.size
         if not 0 <= length <= len(data) - offset or not math.isfinite(score):
-            raise _damaged(file, f"piece {number} with {length} bytes and the score {score}")
+            raise _damaged_file_error(
+                file, f"piece {number} with {length} bytes and the score {score}"
+            )
         try:
             text = data[offset : offset + length].decode()
         except UnicodeDecodeError:
-            raise _damaged(file, f"piece {number} that is not UTF-8") from None
-        yield _piece(number, text, score)
+            raise _damaged_file_error(file, f"piece {number} that is not UTF-8") from None
+        yield _make_piece(number, text, score)
         offset += length
         number += 1
 
 
-def _piece(number: int, text: str, score: float) -> Piece:
+def _make_piece(number: int, text: str, score: float) -> Piece:
     if number < len(_SYMBOLS):
         name, kind = _SYMBOLS[number]
         return Piece(name, score, kind)
     return Piece(text.replace(" ", _SPACE), score, BYTE if text in FALLBACK else NORMAL)
 
 
-def _begin_first() -> dict[str, Any]:
+def _begin_token_processor() -> dict[str, Any]:
     """A post-processor that puts `<s>` before each text, as in the model's training."""
     begin, text, pair = (
         {"SpecialToken": {"id": "<s>", "type_id": 0}},
@@ -288,7 +290,7 @@ def _begin_first() -> dict[str, Any]:
     }
 
 
-def _damaged(file: Path, got: str) -> InputError:
+def _damaged_file_error(file: Path, got: str) -> InputError:
     return InputError(
         f"{file} is damaged, or no file of llama2.c",
         got=got,

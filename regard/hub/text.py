@@ -9,10 +9,10 @@ from typing import Any
 
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
-from regard.hub.choice import choose
+from regard.hub.choice import choose_kind
 from regard.hub.folder import read_model, write_model
 from regard.hub.generation import GENERATION, roles_in, write_decoding
-from regard.hub.identify import Described
+from regard.hub.identify import ModelDescription
 from regard.inputs.text import Vocabulary
 from regard.inputs.text.published.hub import OWN_KEY, read_folder
 from regard.models import Model
@@ -20,13 +20,13 @@ from regard.runtime.files import write_file
 
 
 def read(
-    folder: Path, described: Described, normalisation: Mapping[str, Any] | None = None
+    folder: Path, description: ModelDescription, normalisation: Mapping[str, Any] | None = None
 ) -> tuple[Model, Vocabulary | None]:
     """Reads a model, and its tokenizers if the folder has some.
 
     Args:
         folder: The model's folder.
-        described: What its config says.
+        description: What its config says.
         normalisation: Is for images, and must be empty.
 
     Raises:
@@ -34,8 +34,10 @@ def read(
     """
     if normalisation:
         raise InputError("--mean and --std", got="a model of texts", expected="a model of images")
-    vocabulary = read_folder(folder, described.their)  # first: its temporary memory is free again
-    model = read_model(folder, described)
+    vocabulary = read_folder(
+        folder, description.hub_config
+    )  # first: its temporary memory is free again
+    model = read_model(folder, description)
     if vocabulary is not None:
         check_vocabulary(model, vocabulary, folder)
     return model, vocabulary
@@ -81,7 +83,7 @@ def _check_sides(model: Model, vocabulary: Vocabulary | None) -> None:
     """Refuses a tokenizer for each side, unless its files were published."""
     if vocabulary is None or vocabulary.shared or vocabulary.files:
         return
-    choose(model.config, separate=vocabulary.source.learned_from_pairs)
+    choose_kind(model.config, separate=vocabulary.source.learned_from_pairs)
     raise InputError(
         "export",
         got="a tokenizer for each side, its files not kept",

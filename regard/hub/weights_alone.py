@@ -19,19 +19,19 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.hub.folder import model_of, read_file
-from regard.hub.identify import Described
+from regard.hub.identify import ModelDescription
 from regard.hub.kind import TensorNames
-from regard.hub.rules import Rule, Table, same, within
+from regard.hub.rules import Rule, Table, add_prefixes, same
 from regard.hub.tables.timm import TIMM
 from regard.models import Model, ViTConfig
 from regard.models.load_weights import blank, load_weights
 from regard.models.meta_model import shapes
 
-HEADS = 8
+DEFAULT_HEADS = 8
 """The usual number of heads of vit-pytorch."""
 
 
-def read_alone(file: Path, heads: int | None = None) -> Model:
+def read_vit_file(file: Path, heads: int | None = None) -> Model:
     """Reads a ViT from a file of weights, by the names of its tensors.
 
     Args:
@@ -43,12 +43,12 @@ def read_alone(file: Path, heads: int | None = None) -> Model:
     """
     tensors = read_file(file)
     if "patch_to_embedding.weight" in tensors:
-        return _vit_pytorch(tensors, heads or HEADS, file)
+        return _read_vit_pytorch(tensors, heads or DEFAULT_HEADS, file)
     if "patch_embed.proj.weight" in tensors and "pos_embed" in tensors:
-        their: dict[str, Any] = {"architecture": "vit", "num_classes": 0}
+        hub_config: dict[str, Any] = {"architecture": "vit", "num_classes": 0}
         if heads is not None:
-            their["model_args"] = {"num_heads": heads}
-        return model_of(Described(TIMM, their), tensors, file)
+            hub_config["model_args"] = {"num_heads": heads}
+        return model_of(ModelDescription(TIMM, hub_config), tensors, file)
     raise InputError(
         f"import {file}",
         got="weights alone, which do not say what model they belong to",
@@ -58,12 +58,12 @@ def read_alone(file: Path, heads: int | None = None) -> Model:
     )
 
 
-def _vit_pytorch(tensors: dict[str, Tensor], heads: int, file: Path) -> Model:
+def _read_vit_pytorch(tensors: dict[str, Tensor], heads: int, file: Path) -> Model:
     """A ViT of early versions of vit-pytorch."""
     names = TensorNames({}, tensors)
     if names.has("mlp_head.") and not {"mlp_head.0.weight", "mlp_head.2.weight"} <= tensors.keys():
         raise InputError(f"{file}: mlp_head", got="another head", expected="Linear, GELU, Linear")
-    (dim, pixels), patches = names.shape("patch_to_embedding.weight"), _patches(names)
+    (dim, pixels), patches = names.shape("patch_to_embedding.weight"), _count_patches(names)
     channels = 1 if math.isqrt(pixels) ** 2 == pixels else 3
     patch = math.isqrt(pixels // channels)
     classes = names.shape("mlp_head.2.weight")[0]
@@ -93,14 +93,14 @@ def _vit_pytorch(tensors: dict[str, Tensor], heads: int, file: Path) -> Model:
     if channels > 1:  # their patches are (row, column, channel), ours (channel, row, column)
         matrix = matrix.view(dim, patch, patch, channels).permute(0, 3, 1, 2).reshape(dim, -1)
         tensors["patch_to_embedding.weight"] = matrix.contiguous()
-    wanted = shapes(config, (), len(tensors), str(file))
-    ours = _table(config).import_tensors(tensors, wanted)
+    expected_shapes = shapes(config, (), len(tensors), str(file))
+    our_tensors = _table(config).import_tensors(tensors, expected_shapes)
     model: Model = blank(config)
-    load_weights(model, ours)
+    load_weights(model, our_tensors)
     return model.eval()
 
 
-def _patches(names: TensorNames) -> int:
+def _count_patches(names: TensorNames) -> int:
     """The number of patches; an image is a square of them."""
     patches = names.shape("pos_embedding")[1] - 1
     if math.isqrt(patches) ** 2 != patches:
@@ -126,5 +126,5 @@ def _table(config: ViTConfig) -> Table:
         *same("classes.2", "mlp_head.2"),
     ]
     for layer in range(config.layers):
-        rules += within(f"encoder.blocks.{layer}.", f"transformer.layers.{layer}.", block)
+        rules += add_prefixes(f"encoder.blocks.{layer}.", f"transformer.layers.{layer}.", block)
     return Table(tuple(rules), {})

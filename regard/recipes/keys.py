@@ -90,7 +90,7 @@ _OTHER_NAMES = {
 
 def _other_names(name: str) -> list[str]:
     """The keys that other libraries call so."""
-    return [key for key, others in _OTHER_NAMES.items() if name.lower() in others.split()]
+    return [key for key, names in _OTHER_NAMES.items() if name.lower() in names.split()]
 
 
 def expectation(field: FieldInfo) -> str:
@@ -99,11 +99,11 @@ def expectation(field: FieldInfo) -> str:
     if choices:
         words = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     else:
-        words = " ".join([_WORDS[_inner(field)], *_bounds(field)])
+        words = " ".join([_WORDS[_type_without_none(field)], *_bounds(field)])
     return f"{words}, or null" if NoneType in get_args(field.annotation) else words
 
 
-def _inner(field: FieldInfo) -> Any:
+def _type_without_none(field: FieldInfo) -> Any:
     """The type of a field when it is not None."""
     options = get_args(field.annotation)
     if NoneType not in options:
@@ -113,16 +113,17 @@ def _inner(field: FieldInfo) -> Any:
 
 def choices_of(field: FieldInfo) -> list[str]:
     """The names that a field takes; empty if it takes other values than names."""
-    inner = _inner(field)
-    named = [list(note.table) for note in field.metadata if isinstance(note, NameIn)]
+    inner = _type_without_none(field)
+    name_tables = [list(note.table) for note in field.metadata if isinstance(note, NameIn)]
     literals = get_args(inner) if get_origin(inner) is Literal else ()
-    return named[0] if named else [str(choice) for choice in literals]
+    return name_tables[0] if name_tables else [str(choice) for choice in literals]
 
 
 _BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
 def _bounds(field: FieldInfo) -> list[str]:
+    """The bounds of a number in words, as a list of at most one phrase."""
     phrases = [
         f"{words} {getattr(bound, name)}"
         for bound in field.metadata
@@ -164,9 +165,12 @@ class Keys:
     def help(self, path: Path, kind: str | None = None) -> str:
         """Advice for an unknown key: the keys that were probably meant, else the known keys."""
         section, name = path[0], path[1] if len(path) > 1 else path[0]
-        near = self._near(section, name, kind) if len(path) > 1 else self._near_outermost(name)
-        if near is not None:
-            return near
+        if len(path) > 1:
+            advice = self._similar_key_advice(section, name, kind)
+        else:
+            advice = self._similar_top_key_advice(name)
+        if advice is not None:
+            return advice
         names = {name, *_other_names(name)}
         elsewhere = [
             f"{other}.{key}"
@@ -178,10 +182,10 @@ class Keys:
             return f"did you mean {' or '.join(elsewhere)}?"
         if section not in self.sections:
             return f"keys of a recipe: {', '.join([*self.top, *self.sections])}"
-        known = self.fields(section, kind)
-        if len(known) > MANY_KEYS:
+        section_fields = self.fields(section, kind)
+        if len(section_fields) > MANY_KEYS:
             return f"`{LIST_KEYS} {section}` lists the keys of {section}"
-        return f"keys of {section}: {', '.join(known)}"
+        return f"keys of {section}: {', '.join(section_fields)}"
 
     def listing(self, section: str | None = None) -> str:
         """All keys as text, each with the values that it takes and its default.
@@ -211,29 +215,30 @@ class Keys:
                     text = f"one of {', '.join(kinds)}"
                 meanings.setdefault(name, {}).setdefault(text, []).append(kind)
         return [
-            (name, text if len(texts) == 1 else f"{', '.join(having)}: {text}")
+            (name, text if len(texts) == 1 else f"{', '.join(kinds_with_it)}: {text}")
             for name, texts in meanings.items()
-            for text, having in texts.items()
+            for text, kinds_with_it in texts.items()
         ]
 
-    def _near_outermost(self, name: str) -> str | None:
+    def _similar_top_key_advice(self, name: str) -> str | None:
         """Advice with the most similar of the keys at the top level and the sections."""
         top = [key for key in _other_names(name) if key in self.top]
         return did_you_mean(top or nearest(name, [*self.top, *self.sections]))
 
-    def _near(self, section: str, name: str, kind: str | None) -> str | None:
+    def _similar_key_advice(self, section: str, name: str, kind: str | None) -> str | None:
         """Advice with the most similar keys of the section, or of the section probably meant."""
         if section not in self.sections:
-            meant = nearest(section, self.sections)[:1]
-            keys = nearest(name, self.fields(meant[0])) if meant else []
-            return did_you_mean([f"{meant[0]}.{key}" for key in keys])
+            similar_sections = nearest(section, self.sections)[:1]
+            keys = nearest(name, self.fields(similar_sections[0])) if similar_sections else []
+            return did_you_mean([f"{similar_sections[0]}.{key}" for key in keys])
         owners = [owner for owner, config in self.sections[section].items()
                   if name in config.model_fields]  # fmt: skip
         if owners and kind is not None and kind not in owners:
             return f"{name} belongs to {section}.{self.tags[section]}: {' or '.join(owners)}"
-        known = self.fields(section, kind)
-        others = [key for key in _other_names(name) if key in known]
-        return did_you_mean([f"{section}.{key}" for key in others or nearest(name, known)])
+        section_fields = self.fields(section, kind)
+        keys = [key for key in _other_names(name) if key in section_fields]
+        keys = keys or nearest(name, section_fields)
+        return did_you_mean([f"{section}.{key}" for key in keys])
 
 
 def _row(name: str, field: FieldInfo) -> tuple[str, str]:

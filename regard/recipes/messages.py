@@ -40,9 +40,9 @@ class Source:
         if path in self.overrides:
             order = list(self.overrides).index(path)
             return (1, order), override_label(self.overrides[path])
-        for known in (path, path[:1]):
-            if known in self.lines:
-                return (0, self.lines[known]), f"{self.name}:{self.lines[known]}"
+        for stated_path in (path, path[:1]):
+            if stated_path in self.lines:
+                return (0, self.lines[stated_path]), f"{self.name}:{self.lines[stated_path]}"
         return (2, 0), self.name
 
     def what(self, path: Path) -> tuple[tuple[int, int], str]:
@@ -84,10 +84,12 @@ def first_fault(
         # Each member of a union reports the same value, so one fault for each key is kept.
         faults.setdefault(fault.path, fault)
     first = min(faults.values(), key=lambda fault: fault.rank)
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    more_faults = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     if first.expected is None:
-        return InputError(first.what + more, fix=first.fix)
-    return InputError(first.what, got=first.got, expected=first.expected + more, fix=first.fix)
+        return InputError(first.what + more_faults, fix=first.fix)
+    return InputError(
+        first.what, got=first.got, expected=first.expected + more_faults, fix=first.fix
+    )
 
 
 def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys: Keys) -> _Fault:
@@ -105,9 +107,9 @@ def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys
     part_fault = _part_fault(detail, rank, what, path)
     if part_fault is not None:
         return part_fault
-    expected, choices = _expected(path, keys, kind)
-    value = _at(values, path)
-    if value is _ABSENT:
+    expected, choices = _expected_values(path, keys, kind)
+    value = _value_at(values, path)
+    if value is _NO_VALUE:
         # Ranked last: it has no line, and a misspelt key elsewhere is often the cause.
         return _Fault(
             (2, 0),
@@ -117,11 +119,11 @@ def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys
             expected,
             _advice_to_add(path, (choices or [expected])[0], keys),
         )
-    near = nearest(value, choices) if isinstance(value, str) else []
-    fix = did_you_mean(near)
-    if near and len(choices) > LISTED:
+    close_names = nearest(value, choices) if isinstance(value, str) else []
+    fix = did_you_mean(close_names)
+    if close_names and len(choices) > LISTED:
         argument = f" {path[0]}" if path[0] in keys.sections else ""
-        expected, fix = f"a known {path[-1]}", did_you_mean(near, f"{LIST_KEYS}{argument}")
+        expected, fix = f"a known {path[-1]}", did_you_mean(close_names, f"{LIST_KEYS}{argument}")
     if path == ("version",):
         fix = "this Regard reads version 1 of recipes"
     return _Fault(rank, path, what, shown(value), expected, fix)
@@ -139,7 +141,7 @@ def _part_fault(
     return _Fault(rank, (*path, part, key), f"{what}.{part}.{key}", got, expected)
 
 
-def _expected(path: Path, keys: Keys, kind: str | None) -> tuple[str, list[str]]:
+def _expected_values(path: Path, keys: Keys, kind: str | None) -> tuple[str, list[str]]:
     """What a key or section takes, in words, and its allowed names if it is a choice."""
     if len(path) > 1 and keys.tags.get(path[0]) == path[1]:
         kinds = list(keys.sections[path[0]])
@@ -149,8 +151,8 @@ def _expected(path: Path, keys: Keys, kind: str | None) -> tuple[str, list[str]]
     elif len(path) > 1:
         field = keys.fields(path[0], kind)[path[1]]
     else:
-        first = next(iter(keys.sections[path[0]].values()))
-        name, field = next(iter(first.model_fields.items()))
+        first_config = next(iter(keys.sections[path[0]].values()))
+        name, field = next(iter(first_config.model_fields.items()))
         return f"keys, such as {name}: {field.default}", []
     return expectation(field), choices_of(field)
 
@@ -180,24 +182,25 @@ def _path(detail: ErrorDetails, keys: Keys) -> Path:
 def _disagreement(detail: ErrorDetails, path: Path, source: Source) -> _Fault:
     """A fault of values that are not allowed together; names an override if one is involved."""
     message = detail["msg"].removeprefix("Value error, ")
-    named: tuple[Path, ...] = detail.get("ctx", {}).get("keys", ())
-    wrong = source.causes.get(detail["loc"])
-    overridden = [key for key in source.overrides if key in named or key[:1] == path]
-    first = [*([wrong] if wrong else []), *overridden, *named]
-    if first:
-        rank, what = source.location(first[0])
+    named_keys: tuple[Path, ...] = detail.get("ctx", {}).get("keys", ())
+    causing_override = source.causes.get(detail["loc"])
+    overridden = [key for key in source.overrides if key in named_keys or key[:1] == path]
+    involved_keys = [*([causing_override] if causing_override else []), *overridden, *named_keys]
+    if involved_keys:
+        rank, what = source.location(involved_keys[0])
     else:
         rank, what = source.what(path)
     return _Fault(rank, path, f"{what}: {message}")
 
 
-_ABSENT = object()
+_NO_VALUE = object()
 
 
-def _at(values: Mapping[str, Any], path: Path) -> Any:
+def _value_at(values: Mapping[str, Any], path: Path) -> Any:
+    """The value at a path of keys; `_NO_VALUE` if there is none."""
     value: Any = values
     for part in path:
         if not isinstance(value, dict) or part not in value:
-            return _ABSENT
+            return _NO_VALUE
         value = value[part]
     return value

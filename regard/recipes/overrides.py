@@ -25,15 +25,15 @@ DEFAULT_TASK = "translate"
 """The task that decides the model's family if `model.family` is missing and the task unknown."""
 MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "drop_path", "classes", "tags"}
 """Keys of `model` that a recipe may still set if its weights come from `start.folder`."""
-MEASURES = {"dim", "heads", "kv_heads", "head_dim", "hidden",
+SIZE_KEYS = {"dim", "heads", "kv_heads", "head_dim", "hidden",
             "layers", "encoder_layers", "decoder_layers"}  # fmt: skip
 """Keys of `model` that say how large it is, in every family; `model.size=…` replaces them, and all
 other numbers that a named size of the family gives."""
-FILES = {("data", "train"), ("data", "valid"), ("data", "test"), ("data", "files")}
+FILE_KEYS = {("data", "train"), ("data", "valid"), ("data", "test"), ("data", "files")}
 """The keys that take one file or several."""
-IMPLIED = {"train": "files", "files": "text", "folder": "images", "file": "images"}
+IMPLIED_KINDS = {"train": "files", "files": "text", "folder": "images", "file": "images"}
 """Setting this key of `data` switches to this kind of data if the present kind has no such key."""
-INSTEAD = {"folder": "file", "file": "folder"}
+REPLACED_KEYS = {"folder": "file", "file": "folder"}
 """Setting this key of `data` removes that one: images come from a folder or from a file."""
 TASKS_WITH_OWN_FORMAT = {
     "vectors": (
@@ -61,18 +61,20 @@ def parse(override: str, keys: Keys) -> tuple[Path, Any]:
         raise InputError(what, got="an unknown key", expected=keys.home(path), fix=keys.help(path))
     if not equals:
         raise InputError(what, got="no value", expected=f"{key.strip()}=VALUE")
-    if path in FILES and "," in text and text.lstrip()[0] not in "[{'\"":
+    if path in FILE_KEYS and "," in text and text.lstrip()[0] not in "[{'\"":
         # A comma-separated list is accepted, because brackets would need quotes in a shell.
         return path, tuple(part.strip() for part in text.split(","))
     return path, read(text, lambda _: what).values
 
 
-def overridden(values: dict[str, Any], given: Mapping[Path, Any], keys: Keys) -> dict[str, Any]:
+def apply_overrides(
+    values: dict[str, Any], overrides: Mapping[Path, Any], keys: Keys
+) -> dict[str, Any]:
     """Applies overrides to the values of a file.
 
     Args:
         values: As read from the file; not changed.
-        given: Overrides: path of the key -> value.
+        overrides: Path of the key -> value.
         keys: All keys of such a recipe.
 
     Returns:
@@ -83,45 +85,45 @@ def overridden(values: dict[str, Any], given: Mapping[Path, Any], keys: Keys) ->
         key: dict(value or {}) if key in keys.sections and isinstance(value, dict | None) else value
         for key, value in values.items()
     }
-    if ("start", "folder") in given and "start" not in values:
+    if ("start", "folder") in overrides and "start" not in values:
         merged |= _without_start_values(merged)
     data, model = (
-        {path[1]: value for path, value in given.items() if path[0] == section and len(path) > 1}
-        for section in ("data", "model")
+        {path[1]: value for path, value in overrides.items() if path[0] == name and len(path) > 1}
+        for name in ("data", "model")
     )
     if data and isinstance(merged.get("data", {}), dict):
         merged["data"] = _without_former_kind(merged.get("data", {}), data)
     if model and isinstance(merged.get("model", {}), dict):
-        usual = _usual_family(values.get("task"))
-        merged["model"] = _without_former_model(merged.get("model", {}), model, usual)
-    for path, value in given.items():
-        inside = merged if len(path) == 1 else merged.setdefault(path[0], {})
-        if isinstance(inside, dict):  # otherwise the file is wrong, which validation reports
-            inside[path[-1]] = value
+        default_family = _default_family(values.get("task"))
+        merged["model"] = _without_former_model(merged.get("model", {}), model, default_family)
+    for path, value in overrides.items():
+        section = merged if len(path) == 1 else merged.setdefault(path[0], {})
+        if isinstance(section, dict):  # otherwise the file is wrong, which validation reports
+            section[path[-1]] = value
     return merged
 
 
 def replaced_by_size(
-    values: Mapping[str, Any], given: Mapping[Path, Any], model: ModelConfig
+    values: Mapping[str, Any], overrides: Mapping[Path, Any], model: ModelConfig
 ) -> dict[str, Any]:
     """The values of a file's `model` section that `model.size=…` has replaced by others.
 
     Args:
         values: As read from the file.
-        given: Overrides: path of the key -> value.
+        overrides: Path of the key -> value.
         model: The section with all overrides applied.
     """
     section = values.get("model")
-    if given.get(("model", "size")) is None or not isinstance(section, dict):
+    if overrides.get(("model", "size")) is None or not isinstance(section, dict):
         return {}
     return {
         key: value
         for key, value in section.items()
-        if key != "size" and ("model", key) not in given and getattr(model, key, value) != value
+        if key != "size" and ("model", key) not in overrides and getattr(model, key, value) != value
     }
 
 
-def completed(values: dict[str, Any]) -> dict[str, Any]:
+def add_implied_values(values: dict[str, Any]) -> dict[str, Any]:
     """Adds values that follow from others.
 
     The model's family follows from the task. Sections that may be left out become empty: decode,
@@ -139,10 +141,10 @@ def completed(values: dict[str, Any]) -> dict[str, Any]:
         values = {"tokens": {}, **values}
     if not isinstance(model, dict) or "family" in model:
         return values
-    return {**values, "model": {"family": _usual_family(task), **model}}
+    return {**values, "model": {"family": _default_family(task), **model}}
 
 
-def _usual_family(task: Any) -> str:
+def _default_family(task: Any) -> str:
     """The family of a model whose recipe names none."""
     return TASKS.get(str(task), TASKS[DEFAULT_TASK]).family
 
@@ -155,59 +157,62 @@ def _without_start_values(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"tokens": {}, "model": {k: v for k, v in model.items() if k in MAY_DIFFER}}
 
 
-def _without_former_kind(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def _without_former_kind(data: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     """The `data` section for the kind that overrides choose, without keys of the former kind only.
 
     Args:
         data: The section of the file.
-        given: The section's overrides.
+        overrides: The section's overrides.
     """
-    removed = {INSTEAD[key] for key in given if key in INSTEAD}
+    removed = {REPLACED_KEYS[key] for key in overrides if key in REPLACED_KEYS}
     data = {key: value for key, value in data.items() if key not in removed}
     old = data.get("kind")
-    before = DATA_KINDS.get(str(old), Config).model_fields
-    implied = (kind for key, kind in IMPLIED.items() if key in given and key not in before)
-    new = given.get("kind") or next(implied, old)
+    old_kind_fields = DATA_KINDS.get(str(old), Config).model_fields
+    new_keys = [key for key in overrides if key not in old_kind_fields]
+    implied_kinds = (kind for key, kind in IMPLIED_KINDS.items() if key in new_keys)
+    new = overrides.get("kind") or next(implied_kinds, old)
     if new == old:
         return data
-    had, has = (DATA_KINDS.get(str(kind), Config).model_fields for kind in (old, new))
+    old_fields, new_fields = (DATA_KINDS.get(str(kind), Config).model_fields for kind in (old, new))
     numbers = {int, float}  # `held_out` is a share of a text, but a number of pairs
     meant_otherwise = {
-        key for key in {*had} & {*has} if {had[key].annotation, has[key].annotation} == numbers
+        key
+        for key in {*old_fields} & {*new_fields}
+        if {old_fields[key].annotation, new_fields[key].annotation} == numbers
     }
-    left = {
+    kept_values = {
         key: value
         for key, value in data.items()
-        if (key in has or key not in had) and key not in meant_otherwise
+        if (key in new_fields or key not in old_fields) and key not in meant_otherwise
     }
-    return left | {"kind": new}
+    return kept_values | {"kind": new}
 
 
 def _without_former_model(
-    model: dict[str, Any], given: dict[str, Any], usual: str
+    model: dict[str, Any], overrides: dict[str, Any], default_family: str
 ) -> dict[str, Any]:
     """The `model` section without values that only the former family or size has.
 
     Args:
         model: The section of the file.
-        given: The section's overrides.
-        usual: The family if neither names one.
+        overrides: The section's overrides.
+        default_family: The family if neither names one.
     """
-    old = str(model.get("family", usual))
-    new = str(given.get("family", old))
+    old = str(model.get("family", default_family))
+    new = str(overrides.get("family", old))
     if new != old and {old, new} <= set(CONFIGS):
-        had, has = CONFIGS[old].model_fields, CONFIGS[new].model_fields
+        old_fields, new_fields = CONFIGS[old].model_fields, CONFIGS[new].model_fields
         computed = CONFIGS[new].COMPUTED
         model = {
             key: value
             for key, value in model.items()
-            if (key in has or key not in had) and key not in computed
+            if (key in new_fields or key not in old_fields) and key not in computed
         }
         if model.get("size") not in (None, *CONFIGS[new].SIZES):
             del model["size"]
-    if "size" not in given or new not in CONFIGS:
+    if "size" not in overrides or new not in CONFIGS:
         return model
-    return _without_former_size(model, given["size"], CONFIGS[new])
+    return _without_former_size(model, overrides["size"], CONFIGS[new])
 
 
 def _without_former_size(
@@ -225,13 +230,13 @@ def _without_former_size(
         config: The config of the family.
     """
     old, new = (config.SIZES.get(str(name), {}) for name in (model.get("size"), size))
-    former = {key: field.default for key, field in config.model_fields.items()} | old
-    spelled_out = {key for key in {*old, *new} if model.get(key) == former[key]}
-    replaced = {*new, *_measures(config)} if str(size) in config.SIZES else set()
+    old_defaults = {key: field.default for key, field in config.model_fields.items()} | old
+    spelled_out = {key for key in {*old, *new} if model.get(key) == old_defaults[key]}
+    replaced = {*new, *_size_keys(config)} if str(size) in config.SIZES else set()
     return {key: value for key, value in model.items() if key not in replaced | spelled_out}
 
 
-def _measures(config: type[ModelConfig]) -> set[str]:
+def _size_keys(config: type[ModelConfig]) -> set[str]:
     """The keys that say how large a model of a family is."""
     numbers = {
         key
@@ -239,4 +244,4 @@ def _measures(config: type[ModelConfig]) -> set[str]:
         for key, value in size.items()
         if isinstance(value, int | tuple) and not isinstance(value, bool)
     }
-    return MEASURES | numbers
+    return SIZE_KEYS | numbers

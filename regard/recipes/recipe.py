@@ -42,8 +42,8 @@ from regard.recipes.keys import Keys
 from regard.recipes.messages import Source, first_fault, override_label
 from regard.recipes.overrides import (
     TASKS_WITH_OWN_FORMAT,
-    completed,
-    overridden,
+    add_implied_values,
+    apply_overrides,
     parse,
     replaced_by_size,
 )
@@ -213,24 +213,25 @@ def form_from_text(
         raise InputError(
             f"{name}: task: {document.values['task']}", got=got, expected=expected, fix=fix
         )
-    given: dict[tuple[str, ...], Any] = {}
-    typed: dict[tuple[str, ...], str] = {}
+    override_values: dict[tuple[str, ...], Any] = {}
+    override_texts: dict[tuple[str, ...], str] = {}
     for i, override in enumerate(overrides):
         try:
             path, value = parse(override, form.keys)
         except InputError:
             form_from_text(form, text, name, overrides[:i])  # an earlier fault is reported first
             raise
-        given[path], typed[path] = value, override
-    values = completed(overridden(document.values, given, form.keys))
+        override_values[path], override_texts[path] = value, override
+    values = add_implied_values(apply_overrides(document.values, override_values, form.keys))
     try:
         recipe = form.validate(values)
     except ValidationError as error:
-        causes = _find_causes(error, document.values, given, form)
-        source = Source(name, document.lines, typed, causes)
+        causes = _find_causes(error, document.values, override_values, form)
+        source = Source(name, document.lines, override_texts, causes)
         raise first_fault(error, values, source, form.keys) from None
     if isinstance(recipe, Recipe):
-        _report_replaced(name, replaced_by_size(document.values, given, recipe.model), recipe)
+        replaced = replaced_by_size(document.values, override_values, recipe.model)
+        _report_replaced(name, replaced, recipe)
     return recipe
 
 
@@ -251,25 +252,25 @@ def parse_columns(overrides: Sequence[str]) -> Columns:
     Raises:
         InputError: An override is not about a column.
     """
-    known = {key for kind in DATA_KINDS.values() for key in getattr(kind, "COLUMNS", ())}
-    named: dict[str, Any] = {}
+    column_keys = {key for kind in DATA_KINDS.values() for key in getattr(kind, "COLUMNS", ())}
+    columns: dict[str, Any] = {}
     header: bool | None = None
     for override in overrides:
         path, value = parse(override, KEYS)
         if path == ("data", "header") and isinstance(value, bool | None):
             header = value
-        elif path[0] == "data" and path[-1] in known and type(value) in (str, int):
-            named[path[-1]] = value
+        elif path[0] == "data" and path[-1] in column_keys and type(value) in (str, int):
+            columns[path[-1]] = value
         else:
-            expected = f"data.KEY=COLUMN with {', '.join(sorted(known))}, or data.header=true"
+            expected = f"data.KEY=COLUMN with {', '.join(sorted(column_keys))}, or data.header=true"
             raise InputError(override_label(override), expected=expected)
-    return Columns(named, header)
+    return Columns(columns, header)
 
 
 def dump(recipe: Config) -> str:
     """Write a recipe as YAML with all values, defaults included; `load` gives an equal recipe."""
-    nowhere = getattr(recipe, "start", None) is None
-    return write(recipe.model_dump(exclude={"start"} if nowhere else None))
+    no_start = getattr(recipe, "start", None) is None
+    return write(recipe.model_dump(exclude={"start"} if no_start else None))
 
 
 def changed(old: Config, new: Config) -> list[str]:
@@ -297,10 +298,10 @@ def text_of(name: str) -> str:
     Raises:
         InputError: No recipe of that name ships with Regard.
     """
-    for known, file in _shipped_files():
-        if known == name:
+    for shipped_name, file in _shipped_files():
+        if shipped_name == name:
             return file.read_text("utf-8")
-    raise _unknown_name(name)
+    raise _unknown_name_error(name)
 
 
 def check_unused(run: Path, form: RecipeFormat[Any] = FORM) -> None:
@@ -353,10 +354,10 @@ def _shipped_files() -> Iterator[tuple[str, Traversable]]:
                     yield f"{folder.name}/{file.name.removesuffix('.yaml')}", file
 
 
-def _unknown_name(name: str) -> InputError:
-    names = sorted(known for known, _ in _shipped_files())
-    near = [known for known in names if known.endswith(f"/{name}")] or nearest(name, names)
-    fix = f"{did_you_mean(near)} {LIST_HINT}" if near else LIST_HINT
+def _unknown_name_error(name: str) -> InputError:
+    names = sorted(shipped_name for shipped_name, _ in _shipped_files())
+    close = [other for other in names if other.endswith(f"/{name}")] or nearest(name, names)
+    fix = f"{did_you_mean(close)} {LIST_HINT}" if close else LIST_HINT
     return InputError(f"recipe {name}", got="no such name", expected="a recipe or a file", fix=fix)
 
 
@@ -364,8 +365,8 @@ def _find(name: str) -> tuple[str, str]:
     """The name for messages and the text of a recipe: a file if it exists, else a shipped one."""
     path = Path(name)
     if path.is_dir() and name not in shipped():
-        inside = path / "recipe.yaml"
-        fix = f"did you mean {inside}?" if inside.is_file() else LIST_HINT
+        run_recipe = path / "recipe.yaml"
+        fix = f"did you mean {run_recipe}?" if run_recipe.is_file() else LIST_HINT
         raise InputError(name, got="a folder", expected="a recipe file", fix=fix)
     if path.suffix in (".yaml", ".yml") or (path.exists() and not path.is_dir()):
         return name, _read_file(path)
@@ -398,7 +399,7 @@ def _read_file(path: Path) -> str:
 def _find_causes(
     error: ValidationError,
     values: dict[str, Any],
-    given: Mapping[tuple[str, ...], Any],
+    override_values: Mapping[tuple[str, ...], Any],
     form: RecipeFormat[Any],
 ) -> dict[tuple[int | str, ...], tuple[str, ...]]:
     """Finds the override that causes each validation error.
@@ -412,16 +413,16 @@ def _find_causes(
     before = {fault["loc"]: fault["msg"] for fault in error.errors(include_url=False)}
     fixed: dict[tuple[int | str, ...], tuple[str, ...]] = {}
     changed: dict[tuple[int | str, ...], tuple[str, ...]] = {}
-    for path in given:
-        others = {other: value for other, value in given.items() if other != path}
-        left: dict[tuple[int | str, ...], str] = {}
+    for path in override_values:
+        other_overrides = {key: value for key, value in override_values.items() if key != path}
+        remaining: dict[tuple[int | str, ...], str] = {}
         try:
-            form.validate(completed(overridden(values, others, form.keys)))
+            form.validate(add_implied_values(apply_overrides(values, other_overrides, form.keys)))
         except ValidationError as other:
-            left = {fault["loc"]: fault["msg"] for fault in other.errors(include_url=False)}
+            remaining = {fault["loc"]: fault["msg"] for fault in other.errors(include_url=False)}
         for location in before:
-            if location not in left and left.keys() <= before.keys():
+            if location not in remaining and remaining.keys() <= before.keys():
                 fixed.setdefault(location, path)
-            elif left.get(location) != before[location]:
+            elif remaining.get(location) != before[location]:
                 changed.setdefault(location, path)
     return changed | fixed

@@ -79,8 +79,8 @@ class Card(Config):
             ("training", self.training),
         ]
         for data in self.data:
-            said = f"{data.name}: {data.origin}; {data.attribution}; {data.license}"
-            rows += [("data", said), ("sha256", data.sha256)]
+            source = f"{data.name}: {data.origin}; {data.attribution}; {data.license}"
+            rows += [("data", source), ("sha256", data.sha256)]
         for score in self.scores:
             rows.append((score.name, f"{score.value:g}, {score.on}"))
             rows += [("signature", score.signature)] if score.signature else []

@@ -62,12 +62,12 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if event.anchor is not None:
-            _refuse(event.start_mark, "an anchor or alias", _QUOTE)
+            _raise_yaml_error(event.start_mark, "an anchor or alias", _QUOTE)
         if event.tag is not None:
             fix = "quote a value that begins with !"
-            _refuse(event.start_mark, f"the tag {one_line(event.tag)}", fix)
+            _raise_yaml_error(event.start_mark, f"the tag {one_line(event.tag)}", fix)
         if self.depth == DEEPEST:
-            _refuse(event.start_mark, *_TOO_DEEP)
+            _raise_yaml_error(event.start_mark, *_TOO_DEEP)
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -77,16 +77,16 @@ class _Loader(yaml.SafeLoader):
         # PyYAML's scanner reads ahead while a bracket may start a key, and checks all open brackets
         # each time; deep nesting is refused here, before that takes long.
         if self.flow_level == DEEPEST:
-            _refuse(self.get_mark(), *_TOO_DEEP)
+            _raise_yaml_error(self.get_mark(), *_TOO_DEEP)
         super().fetch_flow_collection_start(token)
 
     def add_indent(self, column: int) -> bool:
         if len(self.indents) > DEEPEST:
-            _refuse(self.get_mark(), *_TOO_DEEP)
+            _raise_yaml_error(self.get_mark(), *_TOO_DEEP)
         return bool(super().add_indent(column))
 
 
-def _refuse(mark: Any, got: str, fix: str) -> None:
+def _raise_yaml_error(mark: Any, got: str, fix: str) -> None:
     raise yaml.MarkedYAMLError(problem=got, problem_mark=mark, note=fix)
 
 
@@ -130,7 +130,7 @@ def read(text: str, location: LineName) -> Document:
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        raise _unreadable(error, location) from None
+        raise _yaml_error(error, location) from None
     except yaml.reader.ReaderError as error:
         where = location(text.count("\n", 0, error.position) + 1)
         got = f"the character U+{error.character:04X}"
@@ -166,7 +166,8 @@ def write(values: Any) -> str:
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _unreadable(error: yaml.MarkedYAMLError, location: LineName) -> InputError:
+def _yaml_error(error: yaml.MarkedYAMLError, location: LineName) -> InputError:
+    """The error for a text that is not YAML, or not the strict YAML of recipes."""
     mark = error.problem_mark or error.context_mark
     where = location(mark.line + 1 if mark else 1)
     if error.note:  # raised by `_Loader`, with advice
@@ -178,6 +179,7 @@ def _unreadable(error: yaml.MarkedYAMLError, location: LineName) -> InputError:
 
 
 def _value(node: yaml.Node, path: Path, lines: dict[Path, int], location: LineName) -> Any:
+    """The value of a node at a path; adds the lines of its keys to `lines`."""
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, path, lines, location)
     if isinstance(node, yaml.SequenceNode):
@@ -207,6 +209,7 @@ def _mapping(
 
 
 def _scalar(kind: str, text: str) -> str | int | float | bool | None:
+    """The value of an unquoted text whose type in the core schema is `kind`."""
     if kind == "null":
         return None
     if kind == "bool":

@@ -75,8 +75,8 @@ def load(
     runtime = runtime_on(device, dtype)  # an invalid device is refused before anything is read
     with open_model(model_name, download=download) as folder:
         config = ConfigFile.of(folder)
-        if config.theirs is not None:
-            pipeline = from_hub(folder, str(model_name), config.theirs, kind=kind)
+        if config.hub_config is not None:
+            pipeline = from_hub(folder, str(model_name), config.hub_config, kind=kind)
             _recommend_import(folder, model_name)
         elif kind is not None:
             expected = "a Hugging Face folder, which can be read as another kind"
@@ -117,8 +117,8 @@ def _vocabulary_in(folder: Path) -> Vocabulary | None:
 
     config = ConfigFile.of(folder)
     is_own = any((folder / name).exists() for name in (MANIFEST, CHECKPOINTS))
-    if config.theirs is not None:
-        return read_folder(folder, config.theirs)
+    if config.hub_config is not None:
+        return read_folder(folder, config.hub_config)
     if folder.is_dir() and not is_own and not config.data and (tokenizers := read_folder(folder)):
         return tokenizers
     tokenizers = _stored_processor(checkpoint.read_chosen_tokenizer(folder, config.data))
@@ -167,11 +167,11 @@ def from_hub(
     from regard.hub.exchange import module_of, recipe_of
     from regard.hub.folder import describe_folder
 
-    described = describe_folder(folder, hub_config, kind)
-    reads = CONFIGS[described.kind.family].reads
-    model, processor = module_of(reads).read(folder, described, normalisation)
+    model_description = describe_folder(folder, hub_config, kind)
+    reads = CONFIGS[model_description.kind.family].reads
+    model, processor = module_of(reads).read(folder, model_description, normalisation)
     sizes = tuple(model.vocabularies().values())
-    recipe = recipe_of(model.config, sizes, folder, described.their)
+    recipe = recipe_of(model.config, sizes, folder, model_description.hub_config)
     return Pipeline(model, processor, recipe, name)
 
 
@@ -183,12 +183,12 @@ def outline(model_name: str) -> tuple[Recipe, tuple[int, ...]]:
     """
     with open_model(model_name, "config", download=False) as path:
         file = ConfigFile.of(path)
-        if file.theirs is not None:
+        if file.hub_config is not None:
             from regard.hub.exchange import recipe_of
             from regard.hub.folder import read_outline
 
-            config, sizes = read_outline(path, file.theirs)
-            return recipe_of(config, sizes, path, file.theirs), sizes
+            config, sizes = read_outline(path, file.hub_config)
+            return recipe_of(config, sizes, path, file.hub_config), sizes
         folder = checkpoint.newest(path)  # all checkpoints of a run have the same config
         recipe = recipes.load(folder / RECIPE)
         description = file.values or read_json(folder / CONFIG)
@@ -244,10 +244,10 @@ WEIGHT_FILES = (".pth", ".pt", ".safetensors")
 def _read_vit(file: Path, heads: int | None, stats: dict[str, tuple[float, ...]]) -> Pipeline:
     """A ViT from a file of weights without a config, with an image reader for its size."""
     from regard.hub.exchange import recipe_of
-    from regard.hub.weights_alone import read_alone
+    from regard.hub.weights_alone import read_vit_file
     from regard.inputs.images.reader import ImageReader
 
-    model = read_alone(file, heads)
+    model = read_vit_file(file, heads)
     config: Any = model.config
     half = (0.5,) * config.channels
     try:

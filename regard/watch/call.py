@@ -19,11 +19,11 @@ from regard.errors import InputError
 from regard.layers import Layout, Mask
 from regard.layers.tap.product import Product
 
-UNREAD = ("cu_seq_lens_q", "cu_seqlens", "cache", "head_mask", "block_table")
+UNSUPPORTED = ("cu_seq_lens_q", "cu_seqlens", "cache", "head_mask", "block_table")
 """Options that change the weights in ways we do not support."""
 SITE = "layer"
 """The layer's name in the sites of a tap: each call has its own tap, so one name is enough."""
-ONE = Layout((1,))
+ONE_TEXT = Layout((1,))
 """Both layouts of a product: they are equal, so each row of the batch is recorded as it is."""
 
 
@@ -93,18 +93,18 @@ class Call:
         score = Score(
             q.shape[-1] ** -0.5 if scaling is None else float(scaling), self.options.get("softcap")
         )
-        mask, bias = self._rules()
+        mask, bias = self._mask_and_bias()
         bias = None if bias is None else bias.to(q.dtype)
-        product = Product(SITE, score, q, k, v, mask, bias, ONE, ONE)
+        product = Product(SITE, score, q, k, v, mask, bias, ONE_TEXT, ONE_TEXT)
         return product if self.sinks is None else _with_sink(product, self.sinks)
 
     def _check(self) -> None:
-        got = next((name for name in UNREAD if self.options.get(name) is not None), None)
+        got = next((name for name in UNSUPPORTED if self.options.get(name) is not None), None)
         if got is None and self.mask is not None:
-            known = (2, 4) if "flash" in self.implementation else (4,)
+            supported_dims = (2, 4) if "flash" in self.implementation else (4,)
             if not isinstance(self.mask, Tensor):
                 got = f"a mask of type {type(self.mask).__name__}"
-            elif self.mask.dim() not in known:
+            elif self.mask.dim() not in supported_dims:
                 got = f"a mask of shape {tuple(self.mask.shape)}"
         if got is not None:
             raise InputError(
@@ -113,31 +113,34 @@ class Call:
                 expected="rows of a batch, and no mask or one of (batch, heads, query, key)",
             )
 
-    def _rules(self) -> tuple[Mask, Tensor | None]:
+    def _mask_and_bias(self) -> tuple[Mask, Tensor | None]:
         """The mask, and the bias that is added to the scores: (batch or 1, heads, query, key)."""
-        added: Tensor | None = self.options.get("position_bias")
+        position_bias: Tensor | None = self.options.get("position_bias")
         if self.mask is None or self.mask.dim() == 2:
-            mask, bias = self._plain_rules(), added
+            mask, bias = self._default_mask(), position_bias
         else:
             # a mask made for a static cache may be longer than the keys
-            given = self.mask[..., : self.k.shape[2]]
-            if given.dtype != torch.bool:
+            key_mask = self.mask[..., : self.k.shape[2]]
+            if key_mask.dtype != torch.bool:
                 # Only -inf masks a key. In a row where all keys have finfo.min, the weights are
                 # uniform, as in the model.
                 mask, bias = (
-                    Mask(extra=~given.isneginf()),
-                    given if added is None else added + given,
+                    Mask(extra=~key_mask.isneginf()),
+                    key_mask if position_bias is None else position_bias + key_mask,
                 )
-            elif added is None:
-                mask, bias = Mask(extra=given), None
+            elif position_bias is None:
+                mask, bias = Mask(extra=key_mask), None
             else:  # with a bias, masked keys get finfo.min, as in the kernel
-                mask, bias = Mask(), torch.where(given, added, torch.finfo(added.dtype).min)
+                mask, bias = (
+                    Mask(),
+                    torch.where(key_mask, position_bias, torch.finfo(position_bias.dtype).min),
+                )
         if bias is None:
             return mask, None
         sizes = self.q.shape[1], self.q.shape[2], self.k.shape[2]
         return mask, bias.expand(bias.shape[0], *sizes)  # (batch or 1, heads, query, key)
 
-    def _plain_rules(self) -> Mask:
+    def _default_mask(self) -> Mask:
         """The mask that the function applies by itself if it gets no mask of (query, key)."""
         batch, _, queries, _ = self.q.shape
         keys = self.k.shape[2]
@@ -166,5 +169,5 @@ def _with_sink(product: Product, sinks: Tensor) -> Product:
     bias[..., -1] = sinks.detach().float().view(1, heads, 1)
     allowed = product.mask.dense(queries, keys, product.k.device)
     mask = Mask() if allowed is None else Mask(extra=nn.functional.pad(allowed, (0, 1), value=True))
-    more = [nn.functional.pad(x, (0, 0, 0, 1)) for x in (product.k, product.v)]
-    return replace(product, k=more[0], v=more[1], mask=mask, bias=bias)
+    padded = [nn.functional.pad(x, (0, 0, 0, 1)) for x in (product.k, product.v)]
+    return replace(product, k=padded[0], v=padded[1], mask=mask, bias=bias)

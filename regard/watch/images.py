@@ -53,8 +53,8 @@ def read_picture(values: Tensor, config: Any, tokens: int, processor: Any = None
     mean, std = (getattr(processor, name, None) for name in ("image_mean", "image_std"))
     if mean is not None and std is not None:
         scale, shift = (torch.tensor(numbers).view(-1, 1, 1) for numbers in (std, mean))
-        shown = (values * scale + shift).clamp(0, 1)
+        pixels = (values * scale + shift).clamp(0, 1)
     else:
         low, high = values.min(), values.max()
-        shown = (values - low) / (high - low).clamp(min=1e-9)
-    return ImageGrid(shown.numpy(), (rows, columns), first)
+        pixels = (values - low) / (high - low).clamp(min=1e-9)
+    return ImageGrid(pixels.numpy(), (rows, columns), first)

@@ -13,7 +13,7 @@ from typing import Any
 
 from regard.errors import InputError
 
-STARTS, CONTINUES = ("Ġ", "▁"), "##"
+WORD_STARTS, WORD_CONTINUES = ("Ġ", "▁"), "##"
 """Prefixes of sub-words that begin a word (GPT-2, SentencePiece) or continue one (BERT)."""
 UNKNOWN_YET = "…"
 """The label of a query whose predicted token was not passed."""
@@ -72,17 +72,17 @@ class Tokens:
         if position >= len(self.ids) or {*self.ids[position - 1 : position + 1]} & self.special:
             return False
         before, piece = self.pieces[position - 1 : position + 1]
-        if self.mark == CONTINUES:
-            return piece.startswith(CONTINUES)
+        if self.mark == WORD_CONTINUES:
+            return piece.startswith(WORD_CONTINUES)
         begins = not self.mark or piece.startswith(self.mark)
         # a punctuation mark such as a comma is a word of its own
-        return not begins and not (_is_sign(piece) or _is_sign(before))
+        return not begins and not (_is_punctuation(piece) or _is_punctuation(before))
 
     def _text(self, positions: Sequence[int]) -> str:
         if positions[0] >= len(self.ids):
             return self.pieces[positions[0]]
         text = str(self.tokenizer.decode([self.ids[position] for position in positions]))
-        return text.removeprefix(CONTINUES).strip() or text
+        return text.removeprefix(WORD_CONTINUES).strip() or text
 
 
 def read_tokens(given: Any, tokenizer: Any = None, row: int = 0) -> Tokens:
@@ -126,18 +126,18 @@ def read_tokens(given: Any, tokenizer: Any = None, row: int = 0) -> Tokens:
 
 def _one_row(given: Any, row: int) -> list[Any]:
     """One row of a batch as a list; a single sequence is returned as it is."""
-    listed = given.tolist() if hasattr(given, "tolist") else list(given)
-    return list(listed[row]) if listed and isinstance(listed[0], list | tuple) else listed
+    items = given.tolist() if hasattr(given, "tolist") else list(given)
+    return list(items[row]) if items and isinstance(items[0], list | tuple) else items
 
 
 def _mark_of(tokenizer: Any) -> str:
     """The word prefix in a tokenizer's vocabulary; empty if its tokens are whole words."""
     pieces = list(tokenizer.get_vocab())
-    for mark in (*STARTS, CONTINUES):
+    for mark in (*WORD_STARTS, WORD_CONTINUES):
         if any(piece.startswith(mark) and piece != mark for piece in pieces):
             return mark
     return ""
 
 
-def _is_sign(piece: str) -> bool:
-    return all(letter in punctuation for letter in piece.lstrip("".join(STARTS)))
+def _is_punctuation(piece: str) -> bool:
+    return all(letter in punctuation for letter in piece.lstrip("".join(WORD_STARTS)))

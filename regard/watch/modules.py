@@ -82,12 +82,12 @@ class Layer:
 
     def sites(self, *, paired: bool) -> tuple[str, ...]:
         """All accepted sites: `site`, and that of Regard's own models (GPT: `decoder.3.self`)."""
-        shown = self.site(paired=paired)
-        stack, _, number_and_kind = shown.partition(".")
+        site = self.site(paired=paired)
+        stack, _, number_and_kind = site.partition(".")
         if stack != "layers":
-            return (shown,)
+            return (site,)
         causal = self.stack == "decoder" or getattr(self.module, "is_causal", True)
-        return shown, f"{'decoder' if causal else 'encoder'}.{number_and_kind}"
+        return site, f"{'decoder' if causal else 'encoder'}.{number_and_kind}"
 
 
 def attention_layers(model: nn.Module, version: str) -> dict[str, Layer]:
@@ -200,7 +200,7 @@ def check_layer(layer: Layer, implementation: str) -> None:
         )
 
 
-def pick_layers(known: dict[str, Layer], asked: Layers) -> list[Layer]:
+def pick_layers(by_name: dict[str, Layer], selector: Layers) -> list[Layer]:
     """The layers selected by names, patterns with `*`, or numbers (None: all), in model order.
 
     A name is a path in the model or, if there is no such path, a site such as `decoder.1.cross`.
@@ -208,53 +208,56 @@ def pick_layers(known: dict[str, Layer], asked: Layers) -> list[Layer]:
     Raises:
         InputError: For an unknown layer, or a number that several layers have.
     """
-    if asked is None:
-        return list(known.values())
-    selectors: Iterable[str | int] = [asked] if isinstance(asked, str | int) else asked
-    names = {name for selector in selectors for name in _named(known, selector)}
-    return [layer for name, layer in known.items() if name in names]
+    if selector is None:
+        return list(by_name.values())
+    selectors: Iterable[str | int] = [selector] if isinstance(selector, str | int) else selector
+    names = {name for selector in selectors for name in _selected_names(by_name, selector)}
+    return [layer for name, layer in by_name.items() if name in names]
 
 
-def _named(known: dict[str, Layer], asked: str | int) -> list[str]:
+def _selected_names(by_name: dict[str, Layer], selector: str | int) -> list[str]:
     """The names of the layers that one name, pattern or number selects."""
-    if isinstance(asked, int):
-        names = _unique(asked, [name for name, layer in known.items() if layer.number == asked])
+    if isinstance(selector, int):
+        layers = by_name.items()
+        names = _check_unique(
+            selector, [name for name, layer in layers if layer.number == selector]
+        )
     else:
-        names = [name for name in known if fnmatchcase(name, asked)]
-        names = names or at_site(known, asked)
+        names = [name for name in by_name if fnmatchcase(name, selector)]
+        names = names or at_site(by_name, selector)
     if not names:
-        paired = is_paired(known)
-        sites = [site for layer in known.values() for site in layer.sites(paired=paired)]
-        close = get_close_matches(str(asked), [*known, *sites], n=1, cutoff=0.0)
-        raise InputError("no such layer", got=asked, expected=f"one such as {close[0]}")
+        paired = is_paired(by_name)
+        sites = [site for layer in by_name.values() for site in layer.sites(paired=paired)]
+        close = get_close_matches(str(selector), [*by_name, *sites], n=1, cutoff=0.0)
+        raise InputError("no such layer", got=selector, expected=f"one such as {close[0]}")
     return names
 
 
-def at_site(known: Mapping[str, Layer], asked: str) -> list[str]:
+def at_site(by_name: Mapping[str, Layer], selector: str) -> list[str]:
     """The names of the layers at a site such as `decoder.1.cross`, or matching a pattern of sites.
 
     Raises:
         InputError: If several layers share the one site.
     """
-    paired = is_paired(known)
+    paired = is_paired(by_name)
     names = [
-        name for name, layer in known.items()
-        if any(fnmatchcase(site, asked) for site in layer.sites(paired=paired))
+        name for name, layer in by_name.items()
+        if any(fnmatchcase(site, selector) for site in layer.sites(paired=paired))
     ]  # fmt: skip
-    return names if "*" in asked else _unique(asked, names)
+    return names if "*" in selector else _check_unique(selector, names)
 
 
-def is_paired(known: Mapping[str, Layer]) -> bool:
+def is_paired(by_name: Mapping[str, Layer]) -> bool:
     """Whether there is cross-attention: whether the model is an encoder-decoder."""
-    return any(layer.kind == "cross" for layer in known.values())
+    return any(layer.kind == "cross" for layer in by_name.values())
 
 
-def _unique(asked: str | int, names: list[str]) -> list[str]:
+def _check_unique(selector: str | int, names: list[str]) -> list[str]:
     """Return `names` unchanged if it has at most one layer; otherwise raise an InputError."""
     if len(names) > 1:
-        of = "number" if isinstance(asked, int) else "name"
+        of = "number" if isinstance(selector, int) else "name"
         raise InputError(
-            f"layer {asked}",
+            f"layer {selector}",
             got=f"{len(names)} layers of that {of}",
             expected="a name",
             fix=f"try {' or '.join(names[:3])}",

@@ -38,13 +38,13 @@ ACTIVE: ContextVar[tuple[Watch, ...]] = ContextVar("regard_watch", default=())
 
 
 @dataclass
-class _Renamed:
+class _Renaming:
     config: Any
     original: str
     watches: int = 0
 
 
-_RENAMED: dict[int, _Renamed] = {}
+_RENAMED: dict[int, _Renaming] = {}
 """The configs that have our name, by id. A config may be shared by several models and watches; its
 original name is restored when the last watch ends, in whatever order they end."""
 _LOCK = Lock()
@@ -65,7 +65,7 @@ def install(library: Any, configs: Iterable[Any]) -> None:
     """
     with _LOCK:
         for config in configs:
-            renamed = _RENAMED.setdefault(id(config), _Renamed(config, getattr(config, NAME)))
+            renamed = _RENAMED.setdefault(id(config), _Renaming(config, getattr(config, NAME)))
             renamed.watches += 1
             _register(library, renamed.original)
             setattr(config, NAME, PREFIX + renamed.original)
@@ -102,7 +102,7 @@ def attend(
     key: Tensor,
     value: Tensor,
     attention_mask: Any = None,
-    *others: Any,
+    *extra_args: Any,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Attention as the layer's own function computes it, recorded and edited by active watches.
@@ -114,27 +114,27 @@ def attend(
     function = original_function(type(module), implementation)
     watches = [watch for watch in ACTIVE.get() if watch.name_of(module) is not None]
     if not watches:
-        return function(module, query, key, value, attention_mask, *others, **options)
+        return function(module, query, key, value, attention_mask, *extra_args, **options)
     edits = [edit for watch in watches for edit in watch.edits_of(module)]
     taps = [watch.tap(module, edits) for watch in watches]
     q, k, v = (
         _visit(taps, f"{SITE}.{letter}", x)
         for letter, x in zip("qkv", (query, key, value), strict=True)
     )
-    out, weights = function(module, q, k, v, attention_mask, *others, **options)
+    out, weights = function(module, q, k, v, attention_mask, *extra_args, **options)
 
-    positional = list(inspect.signature(function).parameters)[5 : 5 + len(others)]
-    named = options | dict(zip(positional, others, strict=True))
+    extra_names = list(inspect.signature(function).parameters)[5 : 5 + len(extra_args)]
+    named_options = options | dict(zip(extra_names, extra_args, strict=True))
     name = watches[0].name_of(module) or ""
-    call = Call(name, module, implementation, q, k, v, attention_mask, named)
+    call = Call(name, module, implementation, q, k, v, attention_mask, named_options)
     _check_heads(call, taps, edits)
     heads = _record(call, taps, out.transpose(1, 2), watches[0])
     for watch, tap in zip(watches, taps, strict=True):
         watch.store(module, call, tap)
-    touched = {edit.site for edit in edits}
-    if touched & {SCORES, WEIGHTS}:
+    edited_sites = {edit.site for edit in edits}
+    if edited_sites & {SCORES, WEIGHTS}:
         weights = None  # the function's own weights are outdated
-    if touched & {SCORES, WEIGHTS, HEADS}:
+    if edited_sites & {SCORES, WEIGHTS, HEADS}:
         out = heads.transpose(1, 2).contiguous()
     return out, weights
 
@@ -182,8 +182,8 @@ def _record(call: Call, taps: Sequence[Tap], out: Tensor, watch: Watch) -> Tenso
 def _check_heads(call: Call, taps: Sequence[Tap], edits: Sequence[Edit]) -> None:
     """Reject heads and queries that the layer does not have."""
     heads, queries = call.q.shape[1:3]
-    asked = [head for tap in taps for head in tap.heads or ()]
-    for head in (*asked, *(edit.head for edit in edits if edit.head is not None)):
+    requested_heads = [head for tap in taps for head in tap.heads or ()]
+    for head in (*requested_heads, *(edit.head for edit in edits if edit.head is not None)):
         if not 0 <= head < heads:
             raise InputError(f"no such head in {call.name}", got=head, expected=f"0 to {heads - 1}")
     for query in (query for tap in taps for query in tap.queries or ()):
@@ -215,13 +215,13 @@ def _check_formula(name: str, product: Product, out: Tensor) -> None:
     """
     weights = product.pattern(queries=[-1]).whole()  # (batch, heads, 1, key)
     group = weights.shape[1] // product.v.shape[1]
-    ours = weights @ product.v.detach().repeat_interleave(group, dim=1)
+    expected = weights @ product.v.detach().repeat_interleave(group, dim=1)
     computed = out[:, :, -1:].detach()
     tolerance = 1e-3 if computed.dtype in (torch.float32, torch.float64) else 3e-2
-    away = (ours - computed.to(ours.dtype)).abs().max()
-    if away > tolerance * max(1.0, float(computed.abs().max())):
+    difference = (expected - computed.to(expected.dtype)).abs().max()
+    if difference > tolerance * max(1.0, float(computed.abs().max())):
         raise InputError(
             f"{name} cannot be watched",
-            got=f"an output {float(away):.2g} away from softmax(q kᵀ · scaling + mask) v",
+            got=f"an output {float(difference):.2g} away from softmax(q kᵀ · scaling + mask) v",
             expected="a layer that computes this formula",
         )

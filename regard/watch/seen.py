@@ -26,12 +26,12 @@ from regard.watch.labels import Tokens, read_tokens
 from regard.watch.modules import Layer, at_site
 from regard.watch.registry import WEIGHTS
 
-SHOWN = 6
+MAX_LISTED = 6
 """The number of layers that `repr` lists."""
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedCall:
     """The recording of one call of a layer.
 
     Attributes:
@@ -51,7 +51,7 @@ class Recorded:
     before: Tensor | None
 
     @classmethod
-    def of(cls, call: Call, records: Records, wanted: Tap) -> Recorded:
+    def of(cls, call: Call, records: Records, wanted: Tap) -> RecordedCall:
         """The recording of a call, with what is needed to join it with other steps."""
         (batch, heads, queries, _), keys = call.q.shape, call.k.shape[2]
         head_count = heads if wanted.heads is None else len(wanted.heads)
@@ -74,7 +74,7 @@ class Step(Mapping[str, Tensor]):
     If a layer runs several times in a pass, the second call is named `path#1`, the third `path#2`.
     """
 
-    def __init__(self, calls: Mapping[str, Recorded], layers: Mapping[str, Layer]) -> None:
+    def __init__(self, calls: Mapping[str, RecordedCall], layers: Mapping[str, Layer]) -> None:
         self.calls, self._layers = dict(calls), layers
 
     def __getitem__(self, layer: str | int) -> Tensor:
@@ -127,14 +127,14 @@ class Step(Mapping[str, Tensor]):
         """
         if isinstance(layer, str) and layer in self.calls:
             return layer
-        name = self._numbered(layer) if isinstance(layer, int) else self._at_site(layer)
+        name = self._name_of_number(layer) if isinstance(layer, int) else self._name_at_site(layer)
         if name is None:
             close = get_close_matches(str(layer), self.calls, n=1, cutoff=0.0)
             expected = f"one such as {close[0]}" if close else "a call of the model in the `with`"
             raise InputError("not recorded", got=layer, expected=expected)
         return name
 
-    def _numbered(self, number: int) -> str | None:
+    def _name_of_number(self, number: int) -> str | None:
         """The layer with this number if numbers are unique; else the layer at this index."""
         names = list(self.calls)
         numbers = [self._layers[name.partition("#")[0]].number for name in names]
@@ -142,7 +142,7 @@ class Step(Mapping[str, Tensor]):
             return names[numbers.index(number)] if number in numbers else None
         return names[number] if -len(names) <= number < len(names) else None
 
-    def _at_site(self, site: str) -> str | None:
+    def _name_at_site(self, site: str) -> str | None:
         called = {name: self._layers[name] for name in self.calls if name in self._layers}
         return next(iter(at_site(called, site)), None)
 
@@ -173,8 +173,10 @@ class Seen:
             self.steps.append(Step({}, self.layers))
             self._fresh = False
         calls = self.steps[-1].calls
-        again = sum(key.partition("#")[0] == name for key in calls)
-        calls[f"{name}#{again}" if again else name] = Recorded.of(call, records, self._wanted)
+        earlier_calls = sum(key.partition("#")[0] == name for key in calls)
+        calls[f"{name}#{earlier_calls}" if earlier_calls else name] = RecordedCall.of(
+            call, records, self._wanted
+        )
 
     @property
     def weights(self) -> Step:
@@ -187,21 +189,21 @@ class Seen:
         weights = self.weights
         what = ", ".join(site.partition(".")[2] for site in self._wanted.sites)
         passes = "1 pass" if len(self.steps) == 1 else f"{len(self.steps)} passes"
-        begun = f"Seen of {self._model}: {what} of {len(weights)} layers in {passes}"
+        summary = f"Seen of {self._model}: {what} of {len(weights)} layers in {passes}"
         if not weights:
-            return f"{begun}; call the model in the `with`"
+            return f"{summary}; call the model in the `with`"
         lines = [f"  {self._site(name):<16} {name} {call.shape}"
                  for name, call in weights.calls.items()]  # fmt: skip
-        more = len(lines) - SHOWN
-        lines = lines if more <= 0 else [*lines[:SHOWN], f"  … and {more} more"]
+        left_out = len(lines) - MAX_LISTED
+        lines = lines if left_out <= 0 else [*lines[:MAX_LISTED], f"  … and {left_out} more"]
         name = next(iter(weights))
         number = self._layer(name).number or 0
         number = number if weights.name(number) == name else 0
         read = f'seen.weights["{name}"] or seen.weights[{number}]: (batch, heads, query, key)'
         if WEIGHTS not in self._wanted.sites:
             read = f'seen.weights.at({number}, "{what.partition(",")[0]}")'
-        drawn = 'seen.look(tokens).save("look.html"): pictures'
-        return "\n".join([begun, *lines, f"  {read}", f"  {drawn}"])
+        draw_hint = 'seen.look(tokens).save("look.html"): pictures'
+        return "\n".join([summary, *lines, f"  {read}", f"  {draw_hint}"])
 
     def joined(self, layer: str | int, rows: Sequence[int] | Tensor | None = None) -> Tensor:
         """The steps of one `generate`, concatenated: (batch, heads, query, key).
@@ -220,23 +222,23 @@ class Seen:
         layer = self.weights.name(layer)  # raises if the layer was not recorded
         calls = [step.calls[layer] for step in self.steps if layer in step.calls]
         cross = self._layer(layer).kind == "cross"
-        followed = None if rows is None else _followed(rows)
-        if followed is not None:
-            calls = calls[: len(followed)]
+        beam_rows = None if rows is None else _hypothesis_rows(rows)
+        if beam_rows is not None:
+            calls = calls[: len(beam_rows)]
         elif cross:  # its keys never change, so the rows are checked on the other layers
             self._check_rows()
         for number, (last, call) in enumerate(pairwise(calls)):
-            old, new = followed[number : number + 2] if followed else (slice(None),) * 2
+            old, new = beam_rows[number : number + 2] if beam_rows else (slice(None),) * 2
             _check_continues(layer, last, call, last.newest[old], call.before_at(new))
         parts, done = [], 0
         for number, call in enumerate(calls):
             done += call.queries
             weights = call.records[WEIGHTS]
-            weights = weights if followed is None else weights[followed[number]][None]
+            weights = weights if beam_rows is None else weights[beam_rows[number]][None]
             # a sliding-window cache has dropped the first keys
             parts.append((0 if cross else max(0, done - call.keys), weights))
         keys = max(shift + weights.shape[3] for shift, weights in parts)
-        return torch.cat([_padded(weights, shift, keys) for shift, weights in parts], dim=2)
+        return torch.cat([_pad_keys(weights, shift, keys) for shift, weights in parts], dim=2)
 
     def look(
         self,
@@ -305,26 +307,28 @@ class Seen:
         weights = self.joined(name, rows if decoding or not self._paired else None)
         weights = weights[0 if weights.shape[0] == 1 else row]  # (heads, query, key)
         calls = [step.calls[name] for step in self.steps if name in step.calls]
-        calls = calls if rows is None else calls[: len(_followed(rows))]
+        calls = calls if rows is None else calls[: len(_hypothesis_rows(rows))]
         count = sum(call.queries for call in calls)
         ended = rows is not None and (decoding or not self._paired)
         positions = self._positions(calls)
         if not decoding:
-            read = _fitting(name, source, count, ended=ended)
+            read = _tokens_read(name, source, count, ended=ended)
             queries, keys = read, read
         else:
-            read = _fitting(name, written, count, ended=ended)
+            read = _tokens_read(name, written, count, ended=ended)
             queries = read if written is None else written.cut(1, count + 1)
-            keys = read if layer.kind == "self" else _fitting(name, source, weights.shape[2])
-        across = [position for position in range(len(keys)) if keys.real[position]]
-        down = [number for number, position in enumerate(positions) if queries.real[position]]
-        array = weights[:, down][:, :, across].double().numpy()
-        pieces = AttentionMap(self._site(name), array, ("",) * len(down), ("",) * len(across))
-        query_words, query_numbers = queries.words([positions[number] for number in down])
-        key_words, key_numbers = keys.words(across)
+            keys = read if layer.kind == "self" else _tokens_read(name, source, weights.shape[2])
+        key_positions = [position for position in range(len(keys)) if keys.real[position]]
+        query_rows = [number for number, position in enumerate(positions) if queries.real[position]]
+        array = weights[:, query_rows][:, :, key_positions].double().numpy()
+        pieces = AttentionMap(
+            self._site(name), array, ("",) * len(query_rows), ("",) * len(key_positions)
+        )
+        query_words, query_numbers = queries.words([positions[number] for number in query_rows])
+        key_words, key_numbers = keys.words(key_positions)
         return merge_words(pieces, query_numbers, key_numbers, query_words, key_words)
 
-    def _positions(self, calls: Sequence[Recorded]) -> list[int]:
+    def _positions(self, calls: Sequence[RecordedCall]) -> list[int]:
         """The indices of the recorded queries: the requested ones, and every single-query step."""
         positions: list[int] = []
         done = 0
@@ -352,13 +356,13 @@ class Seen:
                     _check_same(old.newest, new.before_at(slice(None)))
 
 
-def _followed(rows: Sequence[int] | Tensor) -> list[int]:
+def _hypothesis_rows(rows: Sequence[int] | Tensor) -> list[int]:
     """The rows of a hypothesis up to its end, after which `generate` writes -1."""
     return [int(row) for row in rows if row >= 0]
 
 
 def _check_continues(
-    layer: str, last: Recorded, call: Recorded, newest: Tensor, before: Tensor | None
+    layer: str, last: RecordedCall, call: RecordedCall, newest: Tensor, before: Tensor | None
 ) -> None:
     """Reject two passes if the second does not continue the first.
 
@@ -369,10 +373,10 @@ def _check_continues(
         newest: The last key of `last`, of the rows to be joined.
         before: The last key from the cache in `call`, of the rows to be joined.
     """
-    grown = call.keys == last.keys + call.queries
+    grew = call.keys == last.keys + call.queries
     slid = call.queries == 1 and call.keys < last.keys and before is not None
     stayed = call.keys == last.keys and 1 in (call.queries, last.queries)  # static or sliding cache
-    if not (grown or slid or stayed) or len(last.newest) != len(call.newest):
+    if not (grew or slid or stayed) or len(last.newest) != len(call.newest):
         raise InputError(
             f"the passes of {layer} do not continue each other",
             got=f"{call.queries} queries and {call.keys} keys after {last.keys} keys",
@@ -394,12 +398,12 @@ def _check_same(newest: Tensor, before: Tensor | None) -> None:
         )
 
 
-def _padded(weights: Tensor, shift: int, keys: int) -> Tensor:
+def _pad_keys(weights: Tensor, shift: int, keys: int) -> Tensor:
     """Pad the weights with zeros to `keys` columns, their first column at `shift`."""
     return torch.nn.functional.pad(weights, (shift, keys - shift - weights.shape[3]))
 
 
-def _fitting(name: str, tokens: Tokens | None, count: int, *, ended: bool = False) -> Tokens:
+def _tokens_read(name: str, tokens: Tokens | None, count: int, *, ended: bool = False) -> Tokens:
     """The `count` tokens that the model read; if `tokens` is None, position numbers.
 
     One token more is allowed: the last generated token was never read. If `ended`, any number of

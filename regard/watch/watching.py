@@ -65,8 +65,12 @@ def watch(
     return Watch(
         model,
         layers,
-        Tap(*_sites(sites), heads=_numbers("heads", heads), queries=_numbers("queries", queries)),
-        [*_knocked_out(knock_out), *edits],
+        Tap(
+            *_tap_sites(sites),
+            heads=_integers("heads", heads),
+            queries=_integers("queries", queries),
+        ),
+        [*_knock_out_edits(knock_out), *edits],
     )
 
 
@@ -74,27 +78,29 @@ class Watch:
     """A context manager that watches a model; entering it returns the `Seen` with the records."""
 
     def __init__(self, model: nn.Module, layers: Layers, wanted: Tap, edits: list[Edit]) -> None:
-        self._library = _library()
+        self._library = _import_transformers()
         _check_model(self._library, model)
         self.model = model
-        known = attention_layers(model, self._library.__version__)
+        by_name = attention_layers(model, self._library.__version__)
         self._wanted = wanted
-        self._recorded = {layer.module: layer for layer in pick_layers(known, layers)}
+        self._recorded = {layer.module: layer for layer in pick_layers(by_name, layers)}
         self._edits: dict[nn.Module, list[Edit]] = {}
-        chosen = dict(self._recorded)
+        watched = dict(self._recorded)
         for edit in edits:
             name, _, site = edit.site.rpartition(".")
-            _sites([site])
-            for layer in pick_layers(known, int(name) if name.isdecimal() else name):
-                chosen[layer.module] = layer
+            _tap_sites([site])
+            for layer in pick_layers(by_name, int(name) if name.isdecimal() else name):
+                watched[layer.module] = layer
                 edit_here = replace(edit, site=f"{SITE}.{site}")
                 self._edits.setdefault(layer.module, []).append(edit_here)
-        for layer in chosen.values():
+        for layer in watched.values():
             check_layer(layer, original_name(layer.config))
-        self._layers = chosen
-        self._names = {layer.name: layer for layer in chosen.values()}
-        self._paired = is_paired(known)
-        self._configs = list({id(layer.config): layer.config for layer in chosen.values()}.values())
+        self._layers = watched
+        self._names = {layer.name: layer for layer in watched.values()}
+        self._paired = is_paired(by_name)
+        self._configs = list(
+            {id(layer.config): layer.config for layer in watched.values()}.values()
+        )
         self._hooks: list[RemovableHandle] = []
         self._depth = 0
 
@@ -143,9 +149,9 @@ class Watch:
         # transformers 5.23 has a new name for it, and warns where the old one is asked for.
         names = ("is_activation_checkpointing", "is_gradient_checkpointing")
         name = next((name for name in names if hasattr(type(self.model), name)), "")
-        again = module.training and bool(getattr(self.model, name, False))
+        is_recomputed = module.training and bool(getattr(self.model, name, False))
         device = next((parameter.device.type for parameter in module.parameters()), "cpu")
-        if self._edits and again and torch.is_grad_enabled() and device != "cpu":
+        if self._edits and is_recomputed and torch.is_grad_enabled() and device != "cpu":
             raise InputError(
                 "edits",
                 got="gradient checkpointing",
@@ -185,7 +191,7 @@ class Watch:
             self.seen.store(self._layers[module].name, call, tap.records)
 
 
-def _library() -> Any:
+def _import_transformers() -> Any:
     """The module `transformers`.
 
     Raises:
@@ -216,8 +222,8 @@ def _check_model(library: Any, model: Any) -> None:
         InputError: With the reason, and with what to watch instead.
     """
     modules = model.named_modules() if isinstance(model, nn.Module) else ()
-    inside = [name for name, module in modules if isinstance(module, library.PreTrainedModel)]
-    if not inside:
+    submodels = [name for name, module in modules if isinstance(module, library.PreTrainedModel)]
+    if not submodels:
         raise InputError(
             "regard.watch", got=type(model).__name__, expected="a model of transformers"
         )
@@ -228,16 +234,16 @@ def _check_model(library: Any, model: Any) -> None:
             expected="a model that is not compiled",
             fix="watch the model before torch.compile",
         )
-    if inside[0] != "":
+    if submodels[0] != "":
         raise InputError(
             "regard.watch",
             got=f"{type(model).__name__}, with a model of transformers inside",
             expected="the model of transformers itself",
-            fix=f'try regard.watch(model.get_submodule("{inside[0]}"), …)',
+            fix=f'try regard.watch(model.get_submodule("{submodels[0]}"), …)',
         )
 
 
-def _sites(sites: Sequence[str]) -> list[str]:
+def _tap_sites(sites: Sequence[str]) -> list[str]:
     """The sites with the prefix that a tap uses, such as `layer.weights`.
 
     Raises:
@@ -249,25 +255,25 @@ def _sites(sites: Sequence[str]) -> list[str]:
     return [f"{SITE}.{site}" for site in sites]
 
 
-def _listed(given: Any) -> list[Any]:
+def _as_list(given: Any) -> list[Any]:
     """A list of the given items, or of the one item."""
     single = isinstance(given, str) or not isinstance(given, Iterable)
     return [given] if single else list(given)
 
 
-def _numbers(what: str, given: Any) -> list[int] | None:
+def _integers(what: str, given: Any) -> list[int] | None:
     if given is None:
         return None
     try:
-        return [index(item) for item in _listed(given)]  # accepts numpy and torch integers
+        return [index(item) for item in _as_list(given)]  # accepts numpy and torch integers
     except TypeError:
         raise InputError(what, got=repr(given), expected="whole numbers, such as [0, 3]") from None
 
 
-def _knocked_out(heads: Iterable[str | tuple[str | int, int]]) -> list[Edit]:
+def _knock_out_edits(heads: Iterable[str | tuple[str | int, int]]) -> list[Edit]:
     """One edit per head that sets its output to zero before the output projection."""
     edits = []
-    for given in _listed(heads):
+    for given in _as_list(heads):
         pair = given
         if isinstance(given, str):  # decoder.1.cross.3, or the path of a layer and a number
             name, _, number = given.rpartition(".")
@@ -279,11 +285,11 @@ def _knocked_out(heads: Iterable[str | tuple[str | int, int]]) -> list[Edit]:
             )
             raise InputError("knock_out", got=repr(given), expected=expected)
         layer, head = pair
-        edits.append(Edit(f"{layer}.heads", _silence(head), head))
+        edits.append(Edit(f"{layer}.heads", _zero_head(head), head))
     return edits
 
 
-def _silence(head: int) -> Any:
+def _zero_head(head: int) -> Any:
     def change(out: Tensor) -> Tensor:
         out = out.clone()
         out[:, head] = 0.0

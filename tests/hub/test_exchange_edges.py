@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from regard.errors import InputError
 from regard.hub import pickled
-from regard.hub.folder import _load, read_model, write_model
+from regard.hub.folder import _map_file, read_model, write_model
 from regard.inputs.arrays import Ragged
 from regard.models import BertConfig, GPTConfig, TransformerConfig, build
 from regard.runtime import device as runtime
@@ -453,10 +453,10 @@ def test_a_pickle_that_asks_for_memory_is_refused_before_it_gets_any(tmp_path, m
     file = tmp_path / "pytorch_model.bin"
     packed(file, asks(name))
     with pytest.raises(InputError, match="got more than plain tensors"):
-        _load(file)
+        _map_file(file)
     file.write_bytes(asks(name))  # as files were before torch 1.6
     with pytest.raises(InputError, match=r"got more than plain tensors|is damaged"):
-        _load(file)
+        _map_file(file)
 
 
 def test_a_deflated_pickle_and_many_names_for_the_same_numbers_are_refused(tmp_path):
@@ -465,16 +465,16 @@ def test_a_deflated_pickle_and_many_names_for_the_same_numbers_are_refused(tmp_p
     with pytest.raises(
         InputError, match=r"got compressed or overlapping parts.* at most \d+,\d+ bytes"
     ):
-        _load(file)
+        _map_file(file)
     zeros = torch.zeros(1000, dtype=torch.half)
     torch.save({f"w{start}": zeros[start:] for start in range(50)}, file)
     with pytest.raises(InputError, match=r"bytes, expected at most 16,000"):
-        _load(file)
+        _map_file(file)
     torch.save({"a": zeros, "b": zeros}, file)
-    assert _load(file).keys() == {"a", "b"}
+    assert _map_file(file).keys() == {"a", "b"}
     for zipped in (True, False):
         torch.save({"a": zeros}, file, _use_new_zipfile_serialization=zipped)
-        assert torch.equal(_load(file)["a"], zeros)
+        assert torch.equal(_map_file(file)["a"], zeros)
 
 
 def test_names_of_parts_are_compared_without_case(tmp_path, monkeypatch):
@@ -484,18 +484,18 @@ def test_names_of_parts_are_compared_without_case(tmp_path, monkeypatch):
         archive.writestr("a/version", "3\n")
         archive.writestr("a/data.PKL", asks("builtins bytearray"))
     with pytest.raises(InputError, match="got more than plain tensors"):
-        _load(file)
+        _map_file(file)
     packed(file)
     with zipfile.ZipFile(file, "a") as archive:
         [name] = [name for name in archive.namelist() if name.endswith("data.pkl")]
         archive.writestr(name.replace("data.pkl", "Data.pkl"), asks("builtins bytearray"))
     with pytest.raises(InputError, match=r"names, 2 of them data\.pkl, expected another name"):
-        _load(file)
+        _map_file(file)
     packed(file)
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr(archive.namelist()[-1].upper(), b"")
     with pytest.raises(InputError, match=r"names, 1 of them data\.pkl, expected another name"):
-        _load(file)
+        _map_file(file)
 
 
 def test_a_file_with_two_tables_of_parts_is_refused(tmp_path, monkeypatch):
@@ -510,7 +510,7 @@ def test_a_file_with_two_tables_of_parts_is_refused(tmp_path, monkeypatch):
     file.write_bytes(first[:-22] + end)
     assert zipfile.is_zipfile(file)
     with pytest.raises(InputError, match="a table of parts in another place"):
-        _load(file)
+        _map_file(file)
 
 
 def test_a_pickle_of_too_many_steps_is_refused(tmp_path, monkeypatch):
@@ -518,7 +518,7 @@ def test_a_pickle_of_too_many_steps_is_refused(tmp_path, monkeypatch):
     file = tmp_path / "pytorch_model.bin"
     packed(file, b"\x80\x02" + b"N0" * 2**10 + b"N.")
     with pytest.raises(InputError, match="got more than plain tensors"):
-        _load(file)
+        _map_file(file)
 
 
 def test_a_pickle_that_claims_more_numbers_than_it_has_is_damaged(tmp_path):
@@ -531,14 +531,14 @@ def test_a_pickle_that_claims_more_numbers_than_it_has_is_damaged(tmp_path):
     assert claim != honest
     packed(file, claim)
     with pytest.raises(InputError, match="is damaged"):
-        _load(file)
+        _map_file(file)
 
 
 @pytest.mark.parametrize("ending", [".safetensors", ".bin"])
 def test_a_pipe_among_the_parts_is_refused_and_not_waited_for(tmp_path, ending):
     os.mkfifo(tmp_path / f"part{ending}")
     with pytest.raises(InputError, match="got a named pipe, expected a regular file"):
-        _load(tmp_path / f"part{ending}")
+        _map_file(tmp_path / f"part{ending}")
 
 
 def test_weights_that_the_machine_cannot_hold_are_refused_with_both_sizes(make, monkeypatch):

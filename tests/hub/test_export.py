@@ -12,7 +12,7 @@ import yaml
 
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
-from regard.hub.choice import choose
+from regard.hub.choice import choose_kind
 from regard.hub.equal import sines_first
 from regard.inputs.images.reader import ImageReader
 from regard.inputs.text import Processor
@@ -170,7 +170,7 @@ def test_a_shipped_recipe_goes_where_the_docs_say(name, tmp_path):
 
 def chosen_for(name, overrides):
     recipe = recipes.load(name, overrides)
-    return choose(recipe.model, separate=not recipe.tokens.shared)
+    return choose_kind(recipe.model, separate=not recipe.tokens.shared)
 
 
 @pytest.mark.parametrize("name", [name for name in TRAINED if ROWS[name][1]])
@@ -271,13 +271,13 @@ def test_the_shipped_translator_writes_the_same_text_there(beam, tmp_path):
 )  # fmt: skip
 def test_what_the_message_recommends_can_be_exported(config):
     with pytest.raises(InputError) as refused:
-        choose(config)
+        choose_kind(config)
     overrides, kind = re.findall(
         r"^trained with (.*) it can be exported, as (\w+)", refused.value.fix
     )[0]
     changes = re.findall(r"model\.(\w+)=(.*?)(?= model\.|$)", overrides)
     values = config.model_dump() | {key: yaml.safe_load(value) for key, value in changes}
-    assert choose(type(config).model_validate(values)).name == kind
+    assert choose_kind(type(config).model_validate(values)).name == kind
     assert {key for key, _ in changes} == {*re.findall(r"model\.(\w+)=", str(refused.value.got))}
 
 

@@ -96,12 +96,14 @@ def hide_in_all(
         knock_out: The heads that are knocked out; their weights do not count.
         progress: Called with the number of images done so far.
     """
-    out = [split_head(head) for head in knock_out]
+    silenced_heads = [split_head(head) for head in knock_out]
     tests: list[HiddenPatches] = []
     for source in sources:
-        layers = _layers(model, source, which, out)  # one array (images, tokens, tokens) per layer
+        layers = _layer_weights(
+            model, source, which, silenced_heads
+        )  # one array (images, tokens, tokens) per layer
         picture = image_grid(model, source, np.zeros((1, 1, 1), dtype=np.float32))
-        for indices in _in_parts(len(source), (3 + hiding.draws) * model.config.tokens):
+        for indices in _image_batches(len(source), (3 + hiding.draws) * model.config.tokens):
             maps: list[Weights] = []
             images: list[Tensor] = []
             for index in indices:
@@ -121,7 +123,7 @@ def hide_in_all(
     return HidingReport(str(which), hiding, tuple(tests))
 
 
-def _in_parts(count: int, tokens: int) -> Iterator[range]:
+def _image_batches(count: int, tokens: int) -> Iterator[range]:
     """The numbers of `count` images, as many at once as have about `TOKENS_AT_ONCE` tokens.
 
     Args:
@@ -132,8 +134,8 @@ def _in_parts(count: int, tokens: int) -> Iterator[range]:
     return (range(first, min(count, first + size)) for first in range(0, count, size))
 
 
-def _layers(
-    model: ImageEncoder, source: Dense, which: ImageMap, out: list[tuple[str, int]]
+def _layer_weights(
+    model: ImageEncoder, source: Dense, which: ImageMap, silenced_heads: list[tuple[str, int]]
 ) -> list[Weights]:
     """The weights of each layer of a map: (images, tokens, tokens)."""
     tap = Tap(*(f"{site}.weights" for site in which.layers))
@@ -145,9 +147,11 @@ def _layers(
         weights = tap.records[f"{site}.weights"]  # (images, heads, query, key)
         windows = model.encoder.windows(layout, int(site.split(".")[1]))
         array = (weights if windows is None else windows.spread(weights)).cpu().double().numpy()
-        gone = [head for layer, head in out if layer == site]
+        silenced = [head for layer, head in silenced_heads if layer == site]
         names = ("",) * array.shape[2]
         layers.append(
-            np.stack([AttentionMap(site, a, names, names).matrix(which.head, gone) for a in array])
+            np.stack(
+                [AttentionMap(site, a, names, names).matrix(which.head, silenced) for a in array]
+            )
         )
     return layers

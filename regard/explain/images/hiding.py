@@ -135,7 +135,7 @@ def hidden_images(values: Tensor, weights: Weights, hiding: Hiding, number: int 
     """
     if weights.size < 2:
         raise InputError("hiding patches", got="an image of one patch", expected="two or more")
-    choices = _choices(weights, hiding, number)
+    choices = _patches_to_hide(weights, hiding, number)
     return cover(values, torch.from_numpy(np.stack(choices)), hiding.fill)
 
 
@@ -152,15 +152,15 @@ def hidden_result(
     )  # fmt: skip
 
 
-def _choices(weights: Weights, hiding: Hiding, number: int) -> list[Weights]:
+def _patches_to_hide(weights: Weights, hiding: Hiding, number: int) -> list[Weights]:
     """Which patches are hidden: none, the most and the least looked at, and random others."""
     # stable: patches of equal weight keep their order, so that the choice does not vary
     order = np.argsort(-weights.ravel(), kind="stable")
     random, count = generator(hiding.seed, number), hiding.count(weights.size)
-    chosen = [order[:0], order[:count], order[-count:]]
-    chosen += [random.choice(order[count:], count, replace=False) for _ in range(hiding.draws)]
+    choices = [order[:0], order[:count], order[-count:]]
+    choices += [random.choice(order[count:], count, replace=False) for _ in range(hiding.draws)]
     covers = []
-    for patches in chosen:
+    for patches in choices:
         cover = np.zeros(weights.size, dtype=bool)
         cover[patches] = True
         covers.append(cover.reshape(weights.shape))
@@ -185,13 +185,16 @@ def cover(image: Tensor, covered: Tensor, fill: str) -> Tensor:
     _, height, width = image.shape
     _, rows, columns = covered.shape
     # the patch of each pixel: (images, 1, height, width)
-    down, right = torch.arange(height) * rows // height, torch.arange(width) * columns // width
-    mask = covered[:, down][:, :, right][:, None]
+    pixel_rows, pixel_columns = (
+        torch.arange(height) * rows // height,
+        torch.arange(width) * columns // width,
+    )
+    mask = covered[:, pixel_rows][:, :, pixel_columns][:, None]
     if fill == "blur":
-        other = blurred(image, max(height // rows, width // columns))
+        replacement = blurred(image, max(height // rows, width // columns))
     else:
-        other = image.mean(dim=(1, 2), keepdim=True)
-    return torch.where(mask, other, image)
+        replacement = image.mean(dim=(1, 2), keepdim=True)
+    return torch.where(mask, replacement, image)
 
 
 def blurred(image: Tensor, patch: int) -> Tensor:
@@ -199,10 +202,10 @@ def blurred(image: Tensor, patch: int) -> Tensor:
 
     Three means over a square of 2 patches, which together are nearly a Gaussian.
     """
-    around = min(patch, image.shape[1] - 1, image.shape[2] - 1)
+    radius = min(patch, image.shape[1] - 1, image.shape[2] - 1)
     for _ in range(3):
         image = F.avg_pool2d(
-            image[None], 2 * around + 1, stride=1, padding=around, count_include_pad=False
+            image[None], 2 * radius + 1, stride=1, padding=radius, count_include_pad=False
         )[0]
     return image
 
@@ -245,12 +248,12 @@ class HidingReport:
     @property
     def drops(self) -> dict[str, Mean]:
         """By how much the probability falls if patches are hidden: most, random, least."""
-        chosen = {
+        drops = {
             "most": [test.before - test.most for test in self.tests],
             "random": [test.before - test.others for test in self.tests],
             "least": [test.before - test.least for test in self.tests],
         }
-        return {name: Mean.of(values) for name, values in chosen.items()}
+        return {name: Mean.of(values) for name, values in drops.items()}
 
     @property
     def difference(self) -> Mean:

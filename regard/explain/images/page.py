@@ -39,8 +39,8 @@ def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = N
     maps = [m for m in look.maps if m.stack == choice.map.stack]
     means = [m.matrix(None, look.knocked_out_in(m)) for m in maps]
     size = sum(m.weights.size for m in maps) + means[0].size
-    few = size > MOST_BYTES  # the means over heads alone
-    if few and (len(maps) + 1) * means[0].size > MOST_BYTES:
+    means_only = size > MOST_BYTES  # the means over heads alone
+    if means_only and (len(maps) + 1) * means[0].size > MOST_BYTES:
         got = f"{len(picture.names)} tokens"
         raise InputError("page", got=got, expected="fewer", fix="draw one layer: -o map.png")
     width = 2 if 2 * size <= FINE_BYTES else 1
@@ -49,13 +49,13 @@ def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = N
             "name": f"layer {m.layer + 1}",
             "site": m.site,
             "out": list(look.knocked_out_in(m)),
-            **_packed(np.nan_to_num(mean)[None] if few else m.weights, width),
+            **_pack_weights(np.nan_to_num(mean)[None] if means_only else m.weights, width),
         }
         for m, mean in zip(maps, means, strict=True)
     ]
     if len(maps) == 1 + max(m.layer for m in maps):  # no layer of the stack is left out
         layers.append({"name": "rollout", "site": "rollout", "out": [],
-                       **_packed(rollout(means)[None], width)})  # fmt: skip
+                       **_pack_weights(rollout(means)[None], width)})  # fmt: skip
     data = {
         "bytes": width,
         "grid": list(picture.grid),
@@ -68,7 +68,7 @@ def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = N
         "layers": layers,
         "start": {
             "site": "rollout" if choice.kind == "rollout" else choice.maps[-1].site,
-            "head": None if few else choice.head,
+            "head": None if means_only else choice.head,
             "row": choice.row,
             "original": look.original,
         },
@@ -84,7 +84,7 @@ def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = N
     )
 
 
-def _packed(weights: Weights, width: int) -> dict[str, Any]:
+def _pack_weights(weights: Weights, width: int) -> dict[str, Any]:
     """Weights (heads, query, key) as text, and the number that the largest stored value means."""
     top = max(1e-9, float(weights.max()))
     data = base64.b64encode(quantise(weights / top, width)).decode()
@@ -94,9 +94,9 @@ def _packed(weights: Weights, width: int) -> dict[str, Any]:
 def _png(pixels: Weights) -> str:
     """The image that the model reads, (channels, height, width) from 0 to 1, as a data URI."""
     values = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
-    shown = values[0] if len(values) == 1 else values.transpose(1, 2, 0)
+    channels_last = values[0] if len(values) == 1 else values.transpose(1, 2, 0)
     file = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(shown)).save(file, "PNG")
+    Image.fromarray(np.ascontiguousarray(channels_last)).save(file, "PNG")
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 

@@ -111,7 +111,7 @@ def mean_distance(weights: Weights, grid: tuple[int, int], first: int) -> Weight
     Returns:
         (…, patches); NaN for a patch that attends to no patch.
     """
-    inner = weights[..., first:, first:]
-    total = inner.sum(axis=-1)
-    spent = (inner * patch_distances(grid)).sum(axis=-1)
-    return np.divide(spent, total, out=np.full_like(total, np.nan), where=total > 0)
+    patch_weights = weights[..., first:, first:]
+    total = patch_weights.sum(axis=-1)
+    weighted_distance = (patch_weights * patch_distances(grid)).sum(axis=-1)
+    return np.divide(weighted_distance, total, out=np.full_like(total, np.nan), where=total > 0)

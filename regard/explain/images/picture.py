@@ -64,37 +64,39 @@ def draw_picture(
     patches = over_patches(picture, row)
     scale = replace(scale_for(patches), colours=warm())
     name = query_name(look, choice)
-    caption = test.verdict if test else _share(row, picture.first, name)
-    facts = [*facts_of(look, choice), _share(row, picture.first, name), *_test_facts(test)]
+    caption = test.verdict if test else _share_sentence(row, picture.first, name)
+    facts = [*facts_of(look, choice), _share_sentence(row, picture.first, name), *_test_facts(test)]
     frame = framed_sheet(Texts(look.title, caption, " ".join(facts), medium), [scale])
     sheet = frame.sheet
-    beside = 2 * EDGE + text_width(scale.name, TEXT) + 330
-    where = shorten(_layer_and_head(choice), WIDTH - beside, TEXT)
+    scale_width = 2 * EDGE + text_width(scale.name, TEXT) + 330
+    where = shorten(_layer_and_head(choice), WIDTH - scale_width, TEXT)
     sheet.text((WIDTH - EDGE, frame.top - HEAD - 6), where, colour=MUTED, align="right top")
     sheet.text((EDGE, frame.top), f"1  the row of {name}: {len(row)} weights", weight="bold")
     strip = sheet.axes(EDGE, frame.top + HEAD, WIDTH - 2 * EDGE, STRIP)
     _paint(strip, row[None], scale)
     top = frame.top + HEAD + STRIP + 10
 
-    height, width = _size(picture)
-    tall = frame.bottom - top - HEAD
-    large = _fitted((height, width), (tall, WIDEST if test else WIDTH - 2 * EDGE - SMALL - GAP))
-    small = _fitted((height, width), ((frame.bottom - top - 2 * HEAD - 8) / 2, SMALL))
+    height, width = _image_size(picture)
+    available_height = frame.bottom - top - HEAD
+    large = _fit_size(
+        (height, width), (available_height, WIDEST if test else WIDTH - 2 * EDGE - SMALL - GAP)
+    )
+    small = _fit_size((height, width), ((frame.bottom - top - 2 * HEAD - 8) / 2, SMALL))
     over_heading = "3  over the image"
     sheet.text((EDGE, top), over_heading, weight="bold")
     over = sheet.axes(EDGE, top + HEAD, large[1], large[0])
     _show(over, picture.pixels, picture.grid)
     _overlay(over, patches)
-    _mark(over, picture, choice.row)
+    _mark_patch(over, picture, choice.row)
 
     left = EDGE + max(large[1], text_width(over_heading, TEXT, "bold")) + GAP
     column = max(small[1], SMALL)
-    seen, heading = picture.pixels, "the input"
+    small_image, heading = picture.pixels, "the input"
     if look.original and picture.original is not None:
-        seen, heading = _channels_first(picture.original()), "the original"
+        small_image, heading = _channels_first(picture.original()), "the original"
     sheet.text((left, top), heading, weight="bold")
-    shape = _fitted(seen.shape[1:], (small[0], SMALL))
-    _show(sheet.axes(left, top + HEAD, shape[1], shape[0]), seen)
+    shape = _fit_size(small_image.shape[1:], (small[0], SMALL))
+    _show(sheet.axes(left, top + HEAD, shape[1], shape[0]), small_image)
     below = top + HEAD + small[0] + 8
     rows, columns = picture.grid
     sheet.text((left, below), f"2  as {rows} × {columns}", weight="bold")
@@ -135,12 +137,12 @@ def draw_maps(
     labels = ["mean" if head is None else f"head {head + 1}" for head in heads]
     margin = text_width(f"layer {len(choice.maps)}", SMALLEST) + 12
     cell = (WIDTH - 2 * EDGE - margin) / len(heads), (frame.height - 28) / len(choice.maps)
-    height, width = _fitted(_size(picture), (cell[1] - 4, cell[0] - 6))
+    height, width = _fit_size(_image_size(picture), (cell[1] - 4, cell[0] - 6))
     pitch = min(cell[0], width + 28)
     start = margin + (WIDTH - 2 * EDGE - margin - len(heads) * pitch) / 2
     if text_width("head 12", SMALLEST) > pitch - 4:
         labels = ["all" if head is None else str(head + 1) for head in heads]
-    every = int(np.ceil((text_width("12", SMALLEST) + 6) / pitch))
+    label_step = int(np.ceil((text_width("12", SMALLEST) + 6) / pitch))
     for line, m in enumerate(choice.maps):
         y, out = frame.top + 28 + line * cell[1], look.knocked_out_in(m)
         if line % int(np.ceil(1.2 * SMALLEST / cell[1])) == 0:
@@ -157,7 +159,7 @@ def draw_maps(
             patches = over_patches(picture, row)
             _show(axes, picture.pixels, picture.grid)
             _overlay(axes, patches)
-            if line == 0 and (column % every == 0 or head is None):
+            if line == 0 and (column % label_step == 0 or head is None):
                 axes.text(0.5, 1.03, labels[column], transform=axes.transAxes, ha="center",
                           va="bottom", fontsize=points(SMALLEST), color=MUTED)  # fmt: skip
     return frame.sheet.figure
@@ -183,7 +185,7 @@ def _draw_test(frame: Frame, test: HiddenPatches, left: float, top: float) -> No
     sheet.text(
         (left, top), f"P({shorten(test.label, 90, TEXT)}), {share:.0%} hidden", weight="bold"
     )
-    least, most = min(test.random), max(test.random)
+    lowest, highest = min(test.random), max(test.random)
     bars = [
         ("nothing", test.before, MUTED),
         ("looked at most", test.most, ORANGE),
@@ -197,10 +199,10 @@ def _draw_test(frame: Frame, test: HiddenPatches, left: float, top: float) -> No
         hatch = "///" if colour == ORANGE else None
         axes.barh(index + 0.66, value, height=0.36, color=colour, hatch=hatch, edgecolor="white")
         axes.text(0, index + 0.26, name, va="center", fontsize=points(TEXT), color=INK)
-        axes.text(max(value, most if index == 2 else 0) + 0.02, index + 0.66, f"{value:.2f}",
+        axes.text(max(value, highest if index == 2 else 0) + 0.02, index + 0.66, f"{value:.2f}",
                   va="center", fontsize=points(TEXT), color=INK)  # fmt: skip
-    axes.plot([least, most], [2.66, 2.66], color=INK, linewidth=2)  # the range of the draws
-    for end in (least, most):
+    axes.plot([lowest, highest], [2.66, 2.66], color=INK, linewidth=2)  # the range of the draws
+    for end in (lowest, highest):
         axes.plot([end, end], [2.56, 2.76], color=INK, linewidth=2)
 
 
@@ -216,11 +218,11 @@ def _test_facts(test: HiddenPatches | None) -> list[str]:
     ]
 
 
-def _size(picture: ImageGrid) -> tuple[int, int]:
+def _image_size(picture: ImageGrid) -> tuple[int, int]:
     return picture.pixels.shape[1], picture.pixels.shape[2]
 
 
-def _fitted(size: Sequence[int], box: tuple[float, float]) -> tuple[float, float]:
+def _fit_size(size: Sequence[int], box: tuple[float, float]) -> tuple[float, float]:
     """Height and width of an image, as large as fits into the box (height, width)."""
     factor = min(box[0] / size[0], box[1] / size[1])
     return size[0] * factor, size[1] * factor
@@ -263,12 +265,12 @@ def _overlay(axes: Axes, patches: Weights) -> None:
 
 def _show(axes: Axes, pixels: Any, grid: tuple[int, int] = (1, 1)) -> None:
     """Draw an image (channels, height, width), measured in patches."""
-    shown = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
-    axes.imshow(shown, cmap="gray", vmin=0, vmax=1, aspect="auto", interpolation="antialiased",
+    image = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
+    axes.imshow(image, cmap="gray", vmin=0, vmax=1, aspect="auto", interpolation="antialiased",
                 extent=(0, grid[1], grid[0], 0))  # fmt: skip
 
 
-def _mark(axes: Axes, picture: ImageGrid, row: int | None) -> None:
+def _mark_patch(axes: Axes, picture: ImageGrid, row: int | None) -> None:
     """Outline the query patch."""
     if row is not None and row >= picture.first:
         down, right = divmod(row - picture.first, picture.grid[1])
@@ -282,7 +284,7 @@ def _channels_first(image: Any) -> Any:
     return values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
 
 
-def _share(weights: Weights, first: int, name: str) -> str:
+def _share_sentence(weights: Weights, first: int, name: str) -> str:
     """A sentence: which share of the weights goes to the patches, and which to [CLS].
 
     Args:
@@ -295,7 +297,8 @@ def _share(weights: Weights, first: int, name: str) -> str:
     if not first:
         return f"{name} {looks} at the patches alone: there is no [CLS]."
     share = float(weights[first:].sum())
-    others = "[CLS]" if first == 1 else "the tokens before them"
+    other_tokens = "[CLS]" if first == 1 else "the tokens before them"
     return (
-        f"{name} {looks} at the patches with {share:.0%} of the weight, at {others} with the rest."
+        f"{name} {looks} at the patches with {share:.0%} of the weight, at {other_tokens} "
+        "with the rest."
     )

@@ -15,24 +15,9 @@ from regard.hub.tables.vit import DEIT, DINOV2, VIT
 KINDS: dict[str, HubFormat] = {
     kind.name: kind
     for kind in (
-        GPT2,
-        LLAMA,
-        MISTRAL,
-        QWEN2,
-        QWEN3,
-        BERT,
-        ROBERTA,
-        DISTILBERT,
-        T5,
-        BART,
-        PEGASUS,
-        MARIAN,
-        VIT,
-        DEIT,
-        DINOV2,
-        RESNET,
-        TIMM,
+        GPT2, LLAMA, MISTRAL, QWEN2, QWEN3, BERT, ROBERTA, DISTILBERT, T5, BART, PEGASUS, MARIAN,
+        VIT, DEIT, DINOV2, RESNET, TIMM,
     )
-}
+}  # fmt: skip
 """Their `model_type` -> its `HubFormat`; timm's configs have none. A model is exported as the first
 that fits it, unless another is asked for."""

@@ -14,54 +14,54 @@ from regard.hub.kind import (
     TensorNames,
     activation_of,
     activation_to,
+    hub_activation,
     require,
-    their_activation,
 )
 from regard.hub.needs import BLOCKS, Need, fixed
-from regard.hub.rules import ComputedTensor, Rule, Table, same, within
+from regard.hub.rules import ComputedTensor, Rule, Table, add_prefixes, same
 from regard.layers import sinusoid
 from regard.models import TransformerConfig
 
-_AFTER = {"normalize_before": False, "add_final_layer_norm": False}
+_POST_NORM = {"normalize_before": False, "add_final_layer_norm": False}
 """Norms after the residual sum, as old configs write it."""
 
 
-def _read_bart(their: dict[str, Any], names: TensorNames) -> TransformerConfig:
-    require(their, normalize_embedding=True, **_AFTER)
-    return _read(their, names, embedding_norm=True, positions="learned", positions_from=2)
+def _read_bart(hub_config: dict[str, Any], names: TensorNames) -> TransformerConfig:
+    require(hub_config, normalize_embedding=True, **_POST_NORM)
+    return _read(hub_config, names, embedding_norm=True, positions="learned", positions_from=2)
 
 
-def _read_marian(their: dict[str, Any], names: TensorNames) -> TransformerConfig:
-    require(their, normalize_embedding=False, **_AFTER)
-    return _read(their, names, positions="sinusoidal_halves")
+def _read_marian(hub_config: dict[str, Any], names: TensorNames) -> TransformerConfig:
+    require(hub_config, normalize_embedding=False, **_POST_NORM)
+    return _read(hub_config, names, positions="sinusoidal_halves")
 
 
-def _read_pegasus(their: dict[str, Any], names: TensorNames) -> TransformerConfig:
-    require(their, normalize_embedding=False, normalize_before=True, add_final_layer_norm=True)
-    require(their, static_position_embeddings=True)
-    return _read(their, names, positions="sinusoidal_halves", norm_place="pre")
+def _read_pegasus(hub_config: dict[str, Any], names: TensorNames) -> TransformerConfig:
+    require(hub_config, normalize_embedding=False, normalize_before=True, add_final_layer_norm=True)
+    require(hub_config, static_position_embeddings=True)
+    return _read(hub_config, names, positions="sinusoidal_halves", norm_place="pre")
 
 
-def _read(their: dict[str, Any], names: TensorNames, **own_settings: Any) -> TransformerConfig:
+def _read(hub_config: dict[str, Any], names: TensorNames, **own_settings: Any) -> TransformerConfig:
     """Reads the settings that all three share; `own_settings` adds those of one kind."""
     for size in ("attention_heads", "ffn_dim"):
-        require(their, **{f"decoder_{size}": their[f"encoder_{size}"]})
-    shared = their.get("share_encoder_decoder_embeddings", True)
-    tied = names.tied("lm_head.weight", _embedding(shared=shared), usual=True)
+        require(hub_config, **{f"decoder_{size}": hub_config[f"encoder_{size}"]})
+    shared = hub_config.get("share_encoder_decoder_embeddings", True)
+    tied = names.tied("lm_head.weight", _embedding_name(shared=shared), default=True)
     return TransformerConfig(
-        encoder_layers=their["encoder_layers"],
-        decoder_layers=their["decoder_layers"],
-        dim=their["d_model"],
-        heads=their["encoder_attention_heads"],
-        hidden=their["encoder_ffn_dim"],
-        activation=activation_of(their_activation(their, "activation_function", "gelu")),
+        encoder_layers=hub_config["encoder_layers"],
+        decoder_layers=hub_config["decoder_layers"],
+        dim=hub_config["d_model"],
+        heads=hub_config["encoder_attention_heads"],
+        hidden=hub_config["encoder_ffn_dim"],
+        activation=activation_of(hub_activation(hub_config, "activation_function", "gelu")),
         norm_epsilon=1e-5,
-        max_length=their.get("max_position_embeddings", 1024),
-        scaled_embedding=their.get("scale_embedding", False),
+        max_length=hub_config.get("max_position_embeddings", 1024),
+        scaled_embedding=hub_config.get("scale_embedding", False),
         output_bias=True,
-        dropout=their.get("dropout", 0.1),
-        hidden_dropout=their.get("activation_dropout", 0.0),
-        attention_dropout=their.get("attention_dropout", 0.0),
+        dropout=hub_config.get("dropout", 0.1),
+        hidden_dropout=hub_config.get("activation_dropout", 0.0),
+        attention_dropout=hub_config.get("attention_dropout", 0.0),
         tied={(True, True): "all", (True, False): "inputs", (False, True): "output"}.get(
             (shared, tied), "none"
         ),
@@ -69,7 +69,7 @@ def _read(their: dict[str, Any], names: TensorNames, **own_settings: Any) -> Tra
     )
 
 
-def _embedding(*, shared: bool) -> str:
+def _embedding_name(*, shared: bool) -> str:
     return "model.shared.weight" if shared else "model.decoder.embed_tokens.weight"
 
 
@@ -123,8 +123,8 @@ def _names(config: TransformerConfig) -> Table:
     ]
     for stack, layers in config.stacks.items():
         if config.positions == "learned":
-            theirs = (f"model.{stack}.embed_positions.weight",)
-            rules += [Rule((f"{stack}.positions.table",), theirs)]
+            hub_name = (f"model.{stack}.embed_positions.weight",)
+            rules += [Rule((f"{stack}.positions.table",), hub_name)]
             side = "source" if stack == "encoder" else "target"
             rules += same(f"{side}_embed.norm", f"model.{stack}.layernorm_embedding")
         block = _attention("self", "self_attn")
@@ -138,33 +138,35 @@ def _names(config: TransformerConfig) -> Table:
         if config.norm_place == "pre":
             rules += same(f"{stack}.final_norm", f"model.{stack}.layer_norm")
         for layer in range(layers):
-            rules += within(f"{stack}.blocks.{layer}.", f"model.{stack}.layers.{layer}.", block)
+            rules += add_prefixes(
+                f"{stack}.blocks.{layer}.", f"model.{stack}.layers.{layer}.", block
+            )
     copies = {
         "model.encoder.embed_tokens.weight": "model.shared.weight",
         "model.decoder.embed_tokens.weight": "model.shared.weight",
-        "lm_head.weight": _embedding(shared=shared),
+        "lm_head.weight": _embedding_name(shared=shared),
     }
     if not shared:
-        copies = {"lm_head.weight": _embedding(shared=False)}
+        copies = {"lm_head.weight": _embedding_name(shared=False)}
     if config.positions == "learned":
         return Table(tuple(rules), copies)
     shape = config.max_length, config.dim
     stored = config.norm_place == "pre"  # Marian's are not
-    waves = ComputedTensor(shape, partial(sinusoid, *shape, halves=True), stored)
-    computed = {f"model.{stack}.embed_positions.weight": waves for stack in config.stacks}
+    sinusoids = ComputedTensor(shape, partial(sinusoid, *shape, halves=True), stored)
+    computed = {f"model.{stack}.embed_positions.weight": sinusoids for stack in config.stacks}
     return Table(tuple(rules), copies, computed=computed)
 
 
-def _attention(ours: str, theirs: str) -> list[Rule]:
+def _attention(our_kind: str, hub_module: str) -> list[Rule]:
     return [
-        *same(f"{ours}_attention.query", f"{theirs}.q_proj"),
-        *same(f"{ours}_attention.key_value", f"{theirs}.k_proj+{theirs}.v_proj"),
-        *same(f"{ours}_attention.out", f"{theirs}.out_proj"),
-        *same(f"{ours}_norm", f"{theirs}_layer_norm"),
+        *same(f"{our_kind}_attention.query", f"{hub_module}.q_proj"),
+        *same(f"{our_kind}_attention.key_value", f"{hub_module}.k_proj+{hub_module}.v_proj"),
+        *same(f"{our_kind}_attention.out", f"{hub_module}.out_proj"),
+        *same(f"{our_kind}_norm", f"{hub_module}_layer_norm"),
     ]
 
 
-_PLAIN = (
+_COMMON_NEEDS = (
     *BLOCKS,
     *fixed(norm="layer", score="scaled_dot", residual=True, scaled_output=False),
     *fixed(kv_heads=None, head_dim=None, window=None, query_key_norm=False),
@@ -172,30 +174,35 @@ _PLAIN = (
     Need("activation", tuple(ACTIVATIONS.values())),
 )
 """What BART, Marian and Pegasus require."""
-_WAVES = (
+_SINUSOIDAL_NEEDS = (
     Need("positions", ("sinusoidal", "sinusoidal_halves")),
     *fixed(embedding_norm=False),
 )
-_BART = (
-    *_PLAIN,
+_BART_NEEDS = (
+    *_COMMON_NEEDS,
     *fixed(norm_place="post", positions="learned", positions_from=2, embedding_norm=True),
     *fixed(tied="all"),
     Need("final_norm", (None, False)),
 )
-_MARIAN = (*_PLAIN, *_WAVES, *fixed(norm_place="post"), Need("final_norm", (None, False)))
-_PEGASUS = (
-    *_PLAIN,
-    *_WAVES,
+_MARIAN_NEEDS = (
+    *_COMMON_NEEDS,
+    *_SINUSOIDAL_NEEDS,
+    *fixed(norm_place="post"),
+    Need("final_norm", (None, False)),
+)
+_PEGASUS_NEEDS = (
+    *_COMMON_NEEDS,
+    *_SINUSOIDAL_NEEDS,
     *fixed(norm_place="pre", tied="all"),
     Need("final_norm", (None, True)),
 )
 
 _HEADS = ("lm_head.", "final_logits_bias")
-_BODY = ("transformer", "model.")
-BART = HubFormat("bart", *_BODY, _read_bart, _write_bart, _names, _BART, _HEADS)
+_BODY = ("transformer", "model.")  # our family, and the prefix of their tensor names
+BART = HubFormat("bart", *_BODY, _read_bart, _write_bart, _names, _BART_NEEDS, _HEADS)
 MARIAN = HubFormat(
-    "marian", *_BODY, _read_marian, _write_marian, _names, _MARIAN, _HEADS, halves=True
+    "marian", *_BODY, _read_marian, _write_marian, _names, _MARIAN_NEEDS, _HEADS, halves=True
 )
 PEGASUS = HubFormat(
-    "pegasus", *_BODY, _read_pegasus, _write_pegasus, _names, _PEGASUS, _HEADS, halves=True
+    "pegasus", *_BODY, _read_pegasus, _write_pegasus, _names, _PEGASUS_NEEDS, _HEADS, halves=True
 )

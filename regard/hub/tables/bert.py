@@ -12,54 +12,57 @@ from regard.hub.kind import (
     activation_of,
     activation_to,
     architecture_in,
+    hub_activation,
     label_maps,
     labels_in,
     require,
-    their_activation,
 )
 from regard.hub.needs import BLOCKS, Need, fixed
-from regard.hub.rules import Rule, Table, same, within
+from regard.hub.rules import Rule, Table, add_prefixes, same
 from regard.models import BertConfig
 
 
-def _labels(
-    their: dict[str, Any], names: TensorNames, between: str, matrix: str = "classifier.weight"
+def _label_settings(
+    hub_config: dict[str, Any],
+    names: TensorNames,
+    layer_before: str,
+    matrix: str = "classifier.weight",
 ) -> dict[str, Any]:
     """The names of the classes or tags, with the key of our config; empty without such a head.
 
     Without `architectures`, it is a head of classes if the layer before it is there.
 
     Args:
-        their: The contents of `config.json`.
+        hub_config: The contents of `config.json`.
         names: The tensors.
-        between: The name of the layer before the head of classes.
+        layer_before: The name of the layer before the head of classes.
         matrix: The name of the matrix of classes; that of tags is always `classifier.weight`.
     """
     if not names.has("classifier."):
         return {}
-    usual = "ForSequenceClassification" if names.has(between) else "ForTokenClassification"
-    architecture = architecture_in(their) or usual
+    default = "ForSequenceClassification" if names.has(layer_before) else "ForTokenClassification"
+    architecture = architecture_in(hub_config) or default
     if "ForTokenClassification" in architecture:
-        return {"tags": labels_in(their, names, "classifier.weight")}
+        return {"tags": labels_in(hub_config, names, "classifier.weight")}
     if "ForSequenceClassification" not in architecture:
         return {}
-    labels = labels_in(their, names, matrix)
-    usual = "single_label_classification"
-    problem = their.get("problem_type") or (usual if len(labels) > 1 else "regression")
-    if problem != usual:
-        raise InputError("config.json: problem_type", got=problem, expected=usual)
+    labels = labels_in(hub_config, names, matrix)
+    supported = "single_label_classification"
+    problem = hub_config.get("problem_type") or (supported if len(labels) > 1 else "regression")
+    if problem != supported:
+        raise InputError("config.json: problem_type", got=problem, expected=supported)
     return {"classes": labels}
 
 
-def _read_bert(their: dict[str, Any], names: TensorNames) -> BertConfig:
-    labels = _labels(their, names, "bert.pooler")
-    if "classes" in labels and not architecture_in(their):  # old models of tags have a pooler
+def _read_bert(hub_config: dict[str, Any], names: TensorNames) -> BertConfig:
+    labels = _label_settings(hub_config, names, "bert.pooler")
+    if "classes" in labels and not architecture_in(hub_config):  # old models of tags have a pooler
         names.notes.append(
             "no architectures: its classifier is taken for one of whole texts "
             "(--as BertForTokenClassification: of tokens)"
         )
     return _read(
-        their,
+        hub_config,
         names,
         pooled=names.has("bert.pooler"),
         masked=names.has("cls.predictions."),
@@ -68,35 +71,42 @@ def _read_bert(their: dict[str, Any], names: TensorNames) -> BertConfig:
     )
 
 
-def _read_roberta(their: dict[str, Any], names: TensorNames) -> BertConfig:
+def _read_roberta(hub_config: dict[str, Any], names: TensorNames) -> BertConfig:
     masked = names.has("lm_head.")
     if masked:  # the activation inside this head is always gelu
-        require(their, hidden_act="gelu")
-    labels = _labels(their, names, "classifier.dense", "classifier.out_proj.weight")
+        require(hub_config, hidden_act="gelu")
+    labels = _label_settings(hub_config, names, "classifier.dense", "classifier.out_proj.weight")
     pooled = names.has("classifier.dense" if "classes" in labels else "roberta.pooler")
     # Positions are counted from the padding id plus one.
-    first = int(their.get("pad_token_id", 1)) + 1
-    return _read(their, names, pooled=pooled, masked=masked, first=first, **labels)
+    first = int(hub_config.get("pad_token_id", 1)) + 1
+    return _read(hub_config, names, pooled=pooled, masked=masked, first=first, **labels)
 
 
 def _read(
-    their: dict[str, Any], names: TensorNames, *, pooled: bool, first: int = 0, **own_settings: Any
+    hub_config: dict[str, Any],
+    names: TensorNames,
+    *,
+    pooled: bool,
+    first: int = 0,
+    **own_settings: Any,
 ) -> BertConfig:
     """Reads the settings that BERT and RoBERTa share; `own_settings` adds the heads of one kind."""
-    require(their, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
+    require(
+        hub_config, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False
+    )
     return BertConfig(
-        layers=their["num_hidden_layers"],
-        dim=their["hidden_size"],
-        heads=their["num_attention_heads"],
-        hidden=their["intermediate_size"],
-        activation=activation_of(their_activation(their, "hidden_act", "gelu")),
-        norm_epsilon=their.get("layer_norm_eps", 1e-12),
-        token_types=their.get("type_vocab_size", 2),
-        max_length=their["max_position_embeddings"] - first,
+        layers=hub_config["num_hidden_layers"],
+        dim=hub_config["hidden_size"],
+        heads=hub_config["num_attention_heads"],
+        hidden=hub_config["intermediate_size"],
+        activation=activation_of(hub_activation(hub_config, "hidden_act", "gelu")),
+        norm_epsilon=hub_config.get("layer_norm_eps", 1e-12),
+        token_types=hub_config.get("type_vocab_size", 2),
+        max_length=hub_config["max_position_embeddings"] - first,
         positions_from=first,
-        dropout=their.get("hidden_dropout_prob", 0.1),
+        dropout=hub_config.get("hidden_dropout_prob", 0.1),
         hidden_dropout=0.0,
-        attention_dropout=their.get("attention_probs_dropout_prob", 0.1),
+        attention_dropout=hub_config.get("attention_probs_dropout_prob", 0.1),
         pooler="tanh" if pooled else "none",
         spans=names.has("qa_outputs."),
         **own_settings,
@@ -104,6 +114,7 @@ def _read(
 
 
 def _architecture(config: BertConfig, name: str) -> str:
+    """The class of transformers that has the heads of a config; `name` is its beginning."""
     for head, ending in (
         (config.classes, "ForSequenceClassification"),
         (config.tags, "ForTokenClassification"),
@@ -144,7 +155,8 @@ def _write(name: str, config: BertConfig, vocab: int) -> dict[str, Any]:
     }
 
 
-def _body(config: BertConfig, root: str) -> list[Rule]:
+def _body_rules(config: BertConfig, root: str) -> list[Rule]:
+    """The rules for embeddings and blocks; `root` is the prefix of their names."""
     embeddings = f"{root}embeddings."
     rules = [
         *same("embed", f"{embeddings}word_embeddings", bias=False),
@@ -162,11 +174,11 @@ def _body(config: BertConfig, root: str) -> list[Rule]:
         *same("feed_norm", "output.LayerNorm"),
     ]
     for layer in range(config.layers):
-        rules += within(f"encoder.blocks.{layer}.", f"{root}encoder.layer.{layer}.", block)
+        rules += add_prefixes(f"encoder.blocks.{layer}.", f"{root}encoder.layer.{layer}.", block)
     return rules
 
 
-def _small_heads(config: BertConfig) -> list[Rule]:
+def _tag_and_span_rules(config: BertConfig) -> list[Rule]:
     rules = []
     if config.tags:
         rules += same("tags", "classifier")
@@ -176,7 +188,7 @@ def _small_heads(config: BertConfig) -> list[Rule]:
 
 
 def _names_bert(config: BertConfig) -> Table:
-    rules = _body(config, "bert.") + _small_heads(config)
+    rules = _body_rules(config, "bert.") + _tag_and_span_rules(config)
     if config.pooler != "none":
         rules += same("pooler", "bert.pooler.dense")
     if config.masked:
@@ -196,7 +208,7 @@ def _names_bert(config: BertConfig) -> Table:
 
 
 def _names_roberta(config: BertConfig) -> Table:
-    rules = _body(config, "roberta.") + _small_heads(config)
+    rules = _body_rules(config, "roberta.") + _tag_and_span_rules(config)
     if config.masked:
         rules += same("masked.transform", "lm_head.dense")
         rules += same("masked.norm", "lm_head.layer_norm")
@@ -214,7 +226,7 @@ def _names_roberta(config: BertConfig) -> Table:
     return Table(tuple(rules), copies, ("*position_ids",))
 
 
-_PLAIN = (
+_COMMON_NEEDS = (
     *BLOCKS,
     *fixed(norm="layer", norm_place="post", positions="learned", score="scaled_dot"),
     *fixed(kv_heads=None, head_dim=None, window=None, query_key_norm=False),
@@ -224,21 +236,21 @@ _PLAIN = (
     Need("tags", ((),), lambda config: config.classes),  # both heads are named "classifier"
 )
 """What BERT, RoBERTa and DistilBERT require."""
-_WITH_TYPES = (
-    *_PLAIN,
+_BERT_AND_ROBERTA_NEEDS = (
+    *_COMMON_NEEDS,
     Need("token_types", (2,), lambda config: config.token_types == 0),
     Need("pooler", ("none", "tanh")),
     Need("pooler", ("tanh",), lambda config: config.classes or config.next_sentence),
 )
-_BERT = (*_WITH_TYPES, *fixed(positions_from=0))
-_ROBERTA = (
-    *_WITH_TYPES,
+_BERT_NEEDS = (*_BERT_AND_ROBERTA_NEEDS, *fixed(positions_from=0))
+_ROBERTA_NEEDS = (
+    *_BERT_AND_ROBERTA_NEEDS,
     *fixed(next_sentence=False),
     Need("positions_from", (2,), lambda config: config.positions_from == 0),
     Need("activation", ("gelu",), lambda config: config.masked),  # that head always uses gelu
 )
-_DISTILBERT = (
-    *_PLAIN,
+_DISTILBERT_NEEDS = (
+    *_COMMON_NEEDS,
     # its config has no key for epsilon
     *fixed(token_types=0, positions_from=0, next_sentence=False, norm_epsilon=1e-12),
     Need("pooler", ("relu",), lambda config: config.classes),
@@ -246,24 +258,24 @@ _DISTILBERT = (
 )
 
 
-def _read_distilbert(their: dict[str, Any], names: TensorNames) -> BertConfig:
-    require(their, sinusoidal_pos_embds=False)
+def _read_distilbert(hub_config: dict[str, Any], names: TensorNames) -> BertConfig:
+    require(hub_config, sinusoidal_pos_embds=False)
     return BertConfig(
-        layers=their["n_layers"],
-        dim=their["dim"],
-        heads=their["n_heads"],
-        hidden=their["hidden_dim"],
-        activation=activation_of(their_activation(their, "activation", "gelu")),
+        layers=hub_config["n_layers"],
+        dim=hub_config["dim"],
+        heads=hub_config["n_heads"],
+        hidden=hub_config["hidden_dim"],
+        activation=activation_of(hub_activation(hub_config, "activation", "gelu")),
         norm_epsilon=1e-12,
         token_types=0,
-        max_length=their["max_position_embeddings"],
-        dropout=their.get("dropout", 0.1),
+        max_length=hub_config["max_position_embeddings"],
+        dropout=hub_config.get("dropout", 0.1),
         hidden_dropout=0.0,
-        attention_dropout=their.get("attention_dropout", 0.1),
+        attention_dropout=hub_config.get("attention_dropout", 0.1),
         pooler="relu" if names.has("pre_classifier.") else "none",
         masked=names.has("vocab_transform."),
         spans=names.has("qa_outputs."),
-        **_labels(their, names, "pre_classifier."),
+        **_label_settings(hub_config, names, "pre_classifier."),
     )
 
 
@@ -290,7 +302,7 @@ def _names_distilbert(config: BertConfig) -> Table:
         *same("embed", f"{embeddings}word_embeddings", bias=False),
         Rule(("encoder.positions.table",), (f"{embeddings}position_embeddings.weight",)),
         *same("embed.norm", f"{embeddings}LayerNorm"),
-        *_small_heads(config),
+        *_tag_and_span_rules(config),
     ]
     block = [
         *same("self_attention.query", "attention.q_lin"),
@@ -303,7 +315,7 @@ def _names_distilbert(config: BertConfig) -> Table:
     ]
     for layer in range(config.layers):
         root = f"distilbert.transformer.layer.{layer}."
-        rules += within(f"encoder.blocks.{layer}.", root, block)
+        rules += add_prefixes(f"encoder.blocks.{layer}.", root, block)
     if config.masked:
         rules += same("masked.transform", "vocab_transform")
         rules += same("masked.norm", "vocab_layer_norm")
@@ -316,14 +328,14 @@ def _names_distilbert(config: BertConfig) -> Table:
     return Table(tuple(rules), copies, ("*position_ids",))
 
 
-def _skips_padding(their: dict[str, Any], names: TensorNames, root: str) -> bool:
+def _skips_padding(hub_config: dict[str, Any], names: TensorNames, root: str) -> bool:
     """Whether the position of padding has a vector of zeros, as in every RoBERTa and in no BERT."""
-    pad = their.get("pad_token_id", 1)
+    pad = hub_config.get("pad_token_id", 1)
     table = f"{root}embeddings.position_embeddings.weight"
     return isinstance(pad, int) and names.is_zero(table, pad)
 
 
-_HEADS = ("cls.", "lm_head.", "classifier.", "qa_outputs.", "vocab_", "pre_classifier.")
+_HEAD_PREFIXES = ("cls.", "lm_head.", "classifier.", "qa_outputs.", "vocab_", "pre_classifier.")
 BERT = HubFormat(
     "bert",
     "bert",
@@ -331,10 +343,10 @@ BERT = HubFormat(
     _read_bert,
     _write_bert,
     _names_bert,
-    _BERT,
-    _HEADS,
-    recognised=lambda their, names: (
-        not _skips_padding(their, names, "bert.") and their.get("type_vocab_size", 2) > 1
+    _BERT_NEEDS,
+    _HEAD_PREFIXES,
+    recognised=lambda hub_config, names: (
+        not _skips_padding(hub_config, names, "bert.") and hub_config.get("type_vocab_size", 2) > 1
     ),
 )
 ROBERTA = HubFormat(
@@ -344,9 +356,9 @@ ROBERTA = HubFormat(
     _read_roberta,
     _write_roberta,
     _names_roberta,
-    _ROBERTA,
-    _HEADS,
-    recognised=lambda their, names: _skips_padding(their, names, "roberta."),
+    _ROBERTA_NEEDS,
+    _HEAD_PREFIXES,
+    recognised=lambda hub_config, names: _skips_padding(hub_config, names, "roberta."),
 )
 DISTILBERT = HubFormat(
     "distilbert",
@@ -355,6 +367,6 @@ DISTILBERT = HubFormat(
     _read_distilbert,
     _write_distilbert,
     _names_distilbert,
-    _DISTILBERT,
-    _HEADS,
+    _DISTILBERT_NEEDS,
+    _HEAD_PREFIXES,
 )

@@ -10,30 +10,30 @@ from regard.hub.kind import (
     TensorNames,
     activation_of,
     activation_to,
+    hub_activation,
     require,
-    their_activation,
 )
 from regard.hub.needs import BLOCKS, Need, fixed
-from regard.hub.rules import Rule, Table, same, within
+from regard.hub.rules import Rule, Table, add_prefixes, same
 from regard.models import GPTConfig
 
 
-def _read(their: dict[str, Any], names: TensorNames) -> GPTConfig:
-    require(their, scale_attn_by_inverse_layer_idx=False, scale_attn_weights=True,
+def _read(hub_config: dict[str, Any], names: TensorNames) -> GPTConfig:
+    require(hub_config, scale_attn_by_inverse_layer_idx=False, scale_attn_weights=True,
             add_cross_attention=False, reorder_and_upcast_attn=False)  # fmt: skip
-    dim = their["n_embd"]
+    dim = hub_config["n_embd"]
     return GPTConfig(
-        layers=their["n_layer"],
+        layers=hub_config["n_layer"],
         dim=dim,
-        heads=their["n_head"],
-        hidden=their.get("n_inner") or 4 * dim,
-        activation=activation_of(their_activation(their, "activation_function", "gelu_new")),
-        norm_epsilon=their.get("layer_norm_epsilon", 1e-5),
-        max_length=their.get("n_positions", 1024),
-        dropout=their.get("resid_pdrop", 0.1),
+        heads=hub_config["n_head"],
+        hidden=hub_config.get("n_inner") or 4 * dim,
+        activation=activation_of(hub_activation(hub_config, "activation_function", "gelu_new")),
+        norm_epsilon=hub_config.get("layer_norm_epsilon", 1e-5),
+        max_length=hub_config.get("n_positions", 1024),
+        dropout=hub_config.get("resid_pdrop", 0.1),
         hidden_dropout=0.0,
-        attention_dropout=their.get("attn_pdrop", 0.1),
-        tied=names.tied("lm_head.weight", "transformer.wte.weight", usual=True),
+        attention_dropout=hub_config.get("attn_pdrop", 0.1),
+        tied=names.tied("lm_head.weight", "transformer.wte.weight", default=True),
     )
 
 
@@ -71,13 +71,13 @@ def _names(config: GPTConfig) -> Table:
         *same("feed_forward.out", "mlp.c_proj", transposed=True),
     ]
     for layer in range(config.layers):
-        rules += within(f"decoder.blocks.{layer}.", f"transformer.h.{layer}.", block)
+        rules += add_prefixes(f"decoder.blocks.{layer}.", f"transformer.h.{layer}.", block)
     ignored = ("*.attn.bias", "*.attn.masked_bias")  # causal masks, stored by old versions
     copies = {"lm_head.weight": "transformer.wte.weight"} if config.tied else {}
     return Table(tuple(rules), copies, ignored)
 
 
-PLAIN = (
+DECODER_NEEDS = (
     *BLOCKS,
     *fixed(score="scaled_dot", residual=True, feed_forward=True, norm_place="pre"),
     *fixed(embedding_norm=False, scaled_embedding=False, output_bias=False, scaled_output=False),
@@ -88,7 +88,7 @@ _NEEDS = (
     *fixed(positions="learned", positions_from=0, norm="layer"),
     Need("activation", ("gelu_tanh", *ACTIVATIONS.values())),
     *fixed(kv_heads=None, head_dim=None, window=None, query_key_norm=False),
-    *PLAIN,
+    *DECODER_NEEDS,
 )
 
 GPT2 = HubFormat("gpt2", "gpt", "transformer.", _read, _write, _names, _NEEDS)

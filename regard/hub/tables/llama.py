@@ -13,12 +13,12 @@ from regard.hub.kind import (
     TensorNames,
     activation_of,
     activation_to,
+    hub_activation,
     require,
-    their_activation,
 )
 from regard.hub.needs import Need, fixed
-from regard.hub.rules import Table, same, within
-from regard.hub.tables.gpt2 import PLAIN
+from regard.hub.rules import Table, add_prefixes, same
+from regard.hub.tables.gpt2 import DECODER_NEEDS
 from regard.models import GPTConfig
 from regard.models.config import RotaryScaling
 
@@ -34,7 +34,7 @@ class _Window:
 
 
 @dataclass(frozen=True)
-class _Dialect:
+class _LlamaVariant:
     """The properties in which one kind differs from the others.
 
     Attributes:
@@ -59,47 +59,48 @@ class _Dialect:
             self.name, "gpt", "model.", read, write, _names, needs, recognised=self._recognised
         )
 
-    def _recognised(self, their: dict[str, Any], names: TensorNames) -> bool:
+    def _recognised(self, hub_config: dict[str, Any], names: TensorNames) -> bool:
         """Whether a config without `model_type` may be of this kind: no window if it has none."""
         del names
-        return self.window is not None or "sliding_window" not in their
+        return self.window is not None or "sliding_window" not in hub_config
 
 
-def _read(dialect: _Dialect, their: dict[str, Any], names: TensorNames) -> GPTConfig:
-    require(their, pretraining_tp=1, mlp_bias=False)
-    rope = their.get("rope_parameters") or {}
-    dim, heads = their["hidden_size"], their["num_attention_heads"]
-    kv_heads = their.get("num_key_value_heads") or heads
-    head_dim = their.get("head_dim") or dialect.head_dim or dim // heads
+def _read(variant: _LlamaVariant, hub_config: dict[str, Any], names: TensorNames) -> GPTConfig:
+    require(hub_config, pretraining_tp=1, mlp_bias=False)
+    rope = hub_config.get("rope_parameters") or {}
+    dim, heads = hub_config["hidden_size"], hub_config["num_attention_heads"]
+    kv_heads = hub_config.get("num_key_value_heads") or heads
+    head_dim = hub_config.get("head_dim") or variant.head_dim or dim // heads
     return GPTConfig(
-        layers=their["num_hidden_layers"],
+        layers=hub_config["num_hidden_layers"],
         dim=dim,
         heads=heads,
         kv_heads=None if kv_heads == heads else kv_heads,
         head_dim=None if head_dim * heads == dim else head_dim,
-        hidden=their["intermediate_size"],
-        activation=activation_of("gated_" + their_activation(their, "hidden_act", "silu")),
+        hidden=hub_config["intermediate_size"],
+        activation=activation_of("gated_" + hub_activation(hub_config, "hidden_act", "silu")),
         norm="rms",
-        norm_epsilon=their.get("rms_norm_eps", 1e-6),
+        norm_epsilon=hub_config.get("rms_norm_eps", 1e-6),
         positions="rotary",
-        rotary_base=float(rope.get("rope_theta") or their.get("rope_theta") or 10_000.0),
-        rotary_scaling=_scaling(their),
-        query_key_norm=dialect.query_key_norm,
+        rotary_base=float(rope.get("rope_theta") or hub_config.get("rope_theta") or 10_000.0),
+        rotary_scaling=_read_rotary_scaling(hub_config),
+        query_key_norm=variant.query_key_norm,
         bias=False,
-        attention_bias=dialect.biases[-1 if their.get("attention_bias") else 0],
-        window=dialect.window.read(their) if dialect.window else None,
-        max_length=their.get("max_position_embeddings", 2048),
+        attention_bias=variant.biases[-1 if hub_config.get("attention_bias") else 0],
+        window=variant.window.read(hub_config) if variant.window else None,
+        max_length=hub_config.get("max_position_embeddings", 2048),
         dropout=0.0,
-        attention_dropout=their.get("attention_dropout", 0.0),
-        tied=names.tied("lm_head.weight", "model.embed_tokens.weight", usual=False),
+        attention_dropout=hub_config.get("attention_dropout", 0.0),
+        tied=names.tied("lm_head.weight", "model.embed_tokens.weight", default=False),
     )
 
 
-def _scaling(their: dict[str, Any]) -> RotaryScaling | None:
-    rope = their.get("rope_parameters") or their.get("rope_scaling") or {}
+def _read_rotary_scaling(hub_config: dict[str, Any]) -> RotaryScaling | None:
+    """The scaling of rotary positions; None without. Refuses kinds that Regard does not have."""
+    rope = hub_config.get("rope_parameters") or hub_config.get("rope_scaling") or {}
     if any(isinstance(value, dict) for value in rope.values()):
         require({"rope_parameters": "some for each kind of layer"}, rope_parameters="one for all")
-    require(their, partial_rotary_factor=1.0)
+    require(hub_config, partial_rotary_factor=1.0)
     require(rope, partial_rotary_factor=1.0)
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if kind == "default":
@@ -113,14 +114,15 @@ def _scaling(their: dict[str, Any]) -> RotaryScaling | None:
             low=float(rope["low_freq_factor"]),
             high=float(rope["high_freq_factor"]),
             original=int(
-                rope.get("original_max_position_embeddings") or their["max_position_embeddings"]
+                rope.get("original_max_position_embeddings")
+                or hub_config["max_position_embeddings"]
             ),
         )
     require({"rope_type": kind}, rope_type="default, linear or llama3")
     return None
 
 
-def _write(dialect: _Dialect, config: GPTConfig, vocab: int) -> dict[str, Any]:
+def _write(variant: _LlamaVariant, config: GPTConfig, vocab: int) -> dict[str, Any]:
     rope: dict[str, Any] = {"rope_theta": config.rotary_base, "rope_type": "default"}
     if config.rotary_scaling is not None:
         scaling = config.rotary_scaling
@@ -131,8 +133,8 @@ def _write(dialect: _Dialect, config: GPTConfig, vocab: int) -> dict[str, Any]:
                 "high_freq_factor": scaling.high,
                 "original_max_position_embeddings": scaling.original,
             }
-    written = {
-        "architectures": [f"{dialect.name.capitalize()}ForCausalLM"],
+    hub_config = {
+        "architectures": [f"{variant.name.capitalize()}ForCausalLM"],
         "num_hidden_layers": config.layers,
         "hidden_size": config.dim,
         "num_attention_heads": config.heads,
@@ -147,23 +149,23 @@ def _write(dialect: _Dialect, config: GPTConfig, vocab: int) -> dict[str, Any]:
         "attention_bias": config.attention_bias == "all",
         "tie_word_embeddings": config.tied,
         "vocab_size": vocab,
-        **(dialect.window.write(config.window) if dialect.window else {}),
+        **(variant.window.write(config.window) if variant.window else {}),
     }
     if config.rotary_scaling is not None:  # the key that transformers 4 reads
-        written["rope_scaling"] = {k: v for k, v in rope.items() if k != "rope_theta"}
-    written["rope_theta"] = config.rotary_base
-    return written
+        hub_config["rope_scaling"] = {k: v for k, v in rope.items() if k != "rope_theta"}
+    hub_config["rope_theta"] = config.rotary_base
+    return hub_config
 
 
-def _needs(dialect: _Dialect) -> tuple[Need, ...]:
-    biases = dialect.biases if "none" not in dialect.biases else (None, *dialect.biases)
+def _needs(variant: _LlamaVariant) -> tuple[Need, ...]:
+    biases = variant.biases if "none" not in variant.biases else (None, *variant.biases)
     return (
         *fixed(positions="rotary", norm="rms"),
         Need("activation", tuple(f"gated_{name}" for name in ("silu", *ACTIVATIONS.values()))),
         Need("attention_bias", biases),
-        *fixed(bias=False, query_key_norm=dialect.query_key_norm),
-        *(fixed(window=None) if dialect.window is None else ()),
-        *PLAIN,
+        *fixed(bias=False, query_key_norm=variant.query_key_norm),
+        *(fixed(window=None) if variant.window is None else ()),
+        *DECODER_NEEDS,
     )
 
 
@@ -187,24 +189,25 @@ def _names(config: GPTConfig) -> Table:
         block += same("self_attention.query_norm", "self_attn.q_norm", bias=False)
         block += same("self_attention.key_norm", "self_attn.k_norm", bias=False)
     for layer in range(config.layers):
-        rules += within(f"decoder.blocks.{layer}.", f"model.layers.{layer}.", block)
+        rules += add_prefixes(f"decoder.blocks.{layer}.", f"model.layers.{layer}.", block)
     copies = {"lm_head.weight": "model.embed_tokens.weight"} if config.tied else {}
     return Table(tuple(rules), copies, ("*.rotary_emb.inv_freq",))
 
 
-def _window(their: dict[str, Any]) -> int | None:
-    window = their.get("sliding_window", 4096)
+def _read_window(hub_config: dict[str, Any]) -> int | None:
+    window = hub_config.get("sliding_window", 4096)
     return None if window is None else int(window)
 
 
-def _window_if_used(their: dict[str, Any]) -> int | None:
+def _read_window_if_used(hub_config: dict[str, Any]) -> int | None:
     """The sliding window if it is used; refuses configs where only some layers use it."""
-    window = _window(their)
-    if window is None or not their.get("use_sliding_window", False):
+    window = _read_window(hub_config)
+    if window is None or not hub_config.get("use_sliding_window", False):
         return None
-    layers, full = int(their["num_hidden_layers"]), int(their.get("max_window_layers", 28))
+    layers = int(hub_config["num_hidden_layers"])
+    full = int(hub_config.get("max_window_layers", 28))  # the first layers attend to everything
     by_number = {"full_attention": full > 0, "sliding_attention": layers > full}
-    kinds = set(their.get("layer_types") or [kind for kind, used in by_number.items() if used])
+    kinds = set(hub_config.get("layer_types") or [kind for kind, used in by_number.items() if used])
     if kinds == {"full_attention"}:
         return None
     if len(kinds) > 1:
@@ -212,15 +215,15 @@ def _window_if_used(their: dict[str, Any]) -> int | None:
     return window
 
 
-def _used(window: int | None) -> dict[str, Any]:
-    used = {"use_sliding_window": window is not None, "sliding_window": window}
-    return {**used, "max_window_layers": 0}
+def _write_window_if_used(window: int | None) -> dict[str, Any]:
+    sizes = {"sliding_window": window, "max_window_layers": 0}
+    return {"use_sliding_window": window is not None, **sizes}
 
 
-ALWAYS = _Window(_window, lambda window: {"sliding_window": window})
-IF_USED = _Window(_window_if_used, _used)
+WINDOW_ALWAYS = _Window(_read_window, lambda window: {"sliding_window": window})
+WINDOW_IF_USED = _Window(_read_window_if_used, _write_window_if_used)
 
-LLAMA = _Dialect("llama").kind()
-MISTRAL = _Dialect("mistral", ("none",), ALWAYS).kind()
-QWEN2 = _Dialect("qwen2", ("qkv",), IF_USED).kind()
-QWEN3 = _Dialect("qwen3", window=IF_USED, query_key_norm=True, head_dim=128).kind()
+LLAMA = _LlamaVariant("llama").kind()
+MISTRAL = _LlamaVariant("mistral", ("none",), WINDOW_ALWAYS).kind()
+QWEN2 = _LlamaVariant("qwen2", ("qkv",), WINDOW_IF_USED).kind()
+QWEN3 = _LlamaVariant("qwen3", window=WINDOW_IF_USED, query_key_norm=True, head_dim=128).kind()

@@ -5,21 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from regard.hub.kind import HubFormat, TensorNames, label_maps, labels_in, require
-from regard.hub.rules import Rule, Table, within
+from regard.hub.rules import Rule, Table, add_prefixes
 from regard.models import ResNetConfig
 
 
-def _read(their: dict[str, Any], names: TensorNames) -> ResNetConfig:
-    require(their, hidden_act="relu")
+def _read(hub_config: dict[str, Any], names: TensorNames) -> ResNetConfig:
+    require(hub_config, hidden_act="relu")
     return ResNetConfig(
-        channels=their.get("num_channels", 3),
-        block=their.get("layer_type", "bottleneck"),
-        depths=tuple(their.get("depths", (3, 4, 6, 3))),
-        filters=tuple(their.get("hidden_sizes", (256, 512, 1024, 2048))),
-        stem_width=their.get("embedding_size", 64),
-        stride_first=their.get("downsample_in_first_stage", False),
-        stride_in_first=their.get("downsample_in_bottleneck", False),
-        classes=labels_in(their, names, "classifier.1.weight") if names.has("classifier.") else (),
+        channels=hub_config.get("num_channels", 3),
+        block=hub_config.get("layer_type", "bottleneck"),
+        depths=tuple(hub_config.get("depths", (3, 4, 6, 3))),
+        filters=tuple(hub_config.get("hidden_sizes", (256, 512, 1024, 2048))),
+        stem_width=hub_config.get("embedding_size", 64),
+        stride_first=hub_config.get("downsample_in_first_stage", False),
+        stride_in_first=hub_config.get("downsample_in_bottleneck", False),
+        classes=labels_in(hub_config, names, "classifier.1.weight")
+        if names.has("classifier.")
+        else (),
     )
 
 
@@ -38,7 +40,7 @@ def _write(config: ResNetConfig) -> dict[str, Any]:
     }
 
 
-_NORMED = [
+_CONV_RULES = [
     Rule(("convolution.weight",), ("convolution.weight",)),
     *(
         Rule((f"norm.{name}",), (f"normalization.{name}",))
@@ -50,18 +52,20 @@ _NORMED = [
 
 
 def _names(config: ResNetConfig) -> Table:
-    rules = within("embed.stem.first.", "resnet.embedder.embedder.", _NORMED)
-    before = config.stem_width
+    rules = add_prefixes("embed.stem.first.", "resnet.embedder.embedder.", _CONV_RULES)
+    width_before = config.stem_width
     stages = zip(config.depths, config.filters, config.strides, strict=True)
     for stage, (depth, width, stride) in enumerate(stages):
         for layer in range(depth):
-            ours = f"encoder.blocks.{stage}.{layer}."
-            theirs = f"resnet.encoder.stages.{stage}.layers.{layer}."
+            our_block = f"encoder.blocks.{stage}.{layer}."
+            hub_block = f"resnet.encoder.stages.{stage}.layers.{layer}."
             for part in range(2 if config.block == "basic" else 3):
-                rules += within(f"{ours}parts.{part}.", f"{theirs}layer.{part}.", _NORMED)
-            if layer == 0 and (before != width or stride != 1):
-                rules += within(f"{ours}shortcut.", f"{theirs}shortcut.", _NORMED)
-        before = width
+                rules += add_prefixes(
+                    f"{our_block}parts.{part}.", f"{hub_block}layer.{part}.", _CONV_RULES
+                )
+            if layer == 0 and (width_before != width or stride != 1):
+                rules += add_prefixes(f"{our_block}shortcut.", f"{hub_block}shortcut.", _CONV_RULES)
+        width_before = width
     if config.classes:
         rules += [
             Rule((f"classes.{name}",), (f"classifier.1.{name}",)) for name in ("weight", "bias")
@@ -70,13 +74,5 @@ def _names(config: ResNetConfig) -> Table:
 
 
 RESNET = HubFormat(
-    "resnet",
-    "resnet",
-    "resnet.",
-    _read,
-    _write,
-    _names,
-    (),
-    ("classifier.",),
-    any_size=True,
+    "resnet", "resnet", "resnet.", _read, _write, _names, (), ("classifier.",), any_size=True
 )

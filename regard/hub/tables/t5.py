@@ -6,40 +6,42 @@ from typing import Any
 
 from regard.hub.kind import HubFormat, TensorNames, activation_of, activation_to
 from regard.hub.needs import BLOCKS, Need, fixed
-from regard.hub.rules import Rule, Table, same, within
+from regard.hub.rules import Rule, Table, add_prefixes, same
 from regard.models import T5Config
 
 
-def _read(their: dict[str, Any], names: TensorNames) -> T5Config:
-    tied = names.tied("lm_head.weight", "shared.weight", usual=True)
-    given = str(their.get("feed_forward_proj", "relu"))
-    gate, plain = ("gated_", given[6:]) if given.startswith("gated-") else ("", given)
-    if given == "gated-gelu":
-        plain = "gelu_new"
+def _read(hub_config: dict[str, Any], names: TensorNames) -> T5Config:
+    tied = names.tied("lm_head.weight", "shared.weight", default=True)
+    stated = str(hub_config.get("feed_forward_proj", "relu"))
+    gate, name = ("gated_", stated[6:]) if stated.startswith("gated-") else ("", stated)
+    if stated == "gated-gelu":
+        name = "gelu_new"
     return T5Config(
-        encoder_layers=their["num_layers"],
-        decoder_layers=their.get("num_decoder_layers") or their["num_layers"],
-        dim=their["d_model"],
-        heads=their["num_heads"],
-        head_dim=their["d_kv"],
-        hidden=their["d_ff"],
-        activation=activation_of(gate + plain),
-        norm_epsilon=their.get("layer_norm_epsilon", 1e-6),
-        buckets=their.get("relative_attention_num_buckets", 32),
-        farthest=their.get("relative_attention_max_distance", 128),
-        max_length=their.get("n_positions", 512),
-        dropout=their.get("dropout_rate", 0.1),
-        attention_dropout=their.get("dropout_rate", 0.1),
+        encoder_layers=hub_config["num_layers"],
+        decoder_layers=hub_config.get("num_decoder_layers") or hub_config["num_layers"],
+        dim=hub_config["d_model"],
+        heads=hub_config["num_heads"],
+        head_dim=hub_config["d_kv"],
+        hidden=hub_config["d_ff"],
+        activation=activation_of(gate + name),
+        norm_epsilon=hub_config.get("layer_norm_epsilon", 1e-6),
+        buckets=hub_config.get("relative_attention_num_buckets", 32),
+        farthest=hub_config.get("relative_attention_max_distance", 128),
+        max_length=hub_config.get("n_positions", 512),
+        dropout=hub_config.get("dropout_rate", 0.1),
+        attention_dropout=hub_config.get("dropout_rate", 0.1),
         tied="all" if tied else "inputs",
         # T5 scales the decoder's output before the tied output matrix; T5 1.1, which is not tied,
         # does not.
-        scaled_output=their.get("scale_decoder_outputs", their.get("tie_word_embeddings", True)),
+        scaled_output=hub_config.get(
+            "scale_decoder_outputs", hub_config.get("tie_word_embeddings", True)
+        ),
     )
 
 
 def _write(config: T5Config, vocab: int, _: int) -> dict[str, Any]:
     name = config.activation.removeprefix("gated_")
-    theirs = "gelu" if config.activation == "gated_gelu_tanh" else activation_to(name)
+    hub_name = "gelu" if config.activation == "gated_gelu_tanh" else activation_to(name)
     gate = "gated-" if config.activation.startswith("gated_") else ""
     return {
         "architectures": ["T5ForConditionalGeneration"],
@@ -49,7 +51,7 @@ def _write(config: T5Config, vocab: int, _: int) -> dict[str, Any]:
         "num_heads": config.heads,
         "d_kv": config.head_width,
         "d_ff": config.hidden,
-        "feed_forward_proj": gate + theirs,
+        "feed_forward_proj": gate + hub_name,
         "layer_norm_epsilon": config.norm_epsilon or 1e-6,
         "relative_attention_num_buckets": config.buckets,
         "relative_attention_max_distance": config.farthest,
@@ -83,9 +85,9 @@ def _names(config: T5Config) -> Table:
             *same("feed_forward.out", "DenseReluDense.wo", bias=False),
         ]
         last = "layer.2." if stack == "decoder" else "layer.1."
-        block += [rule.within("", last) for rule in feed]
+        block += [rule.add_prefixes("", last) for rule in feed]
         for layer in range(layers):
-            rules += within(f"{stack}.blocks.{layer}.", f"{stack}.block.{layer}.", block)
+            rules += add_prefixes(f"{stack}.blocks.{layer}.", f"{stack}.block.{layer}.", block)
     copies = {
         "encoder.embed_tokens.weight": "shared.weight",
         "decoder.embed_tokens.weight": "shared.weight",
@@ -95,12 +97,16 @@ def _names(config: T5Config) -> Table:
     return Table(tuple(rules), copies, ignored)
 
 
-def _attention(ours: str, layer: str, theirs: str) -> list[Rule]:
+def _attention(our_kind: str, layer: str, hub_module: str) -> list[Rule]:
     return [
-        *same(f"{ours}_norm", f"{layer}layer_norm", bias=False),
-        *same(f"{ours}_attention.query", f"{layer}{theirs}.q", bias=False),
-        *same(f"{ours}_attention.key_value", f"{layer}{theirs}.k+{layer}{theirs}.v", bias=False),
-        *same(f"{ours}_attention.out", f"{layer}{theirs}.o", bias=False),
+        *same(f"{our_kind}_norm", f"{layer}layer_norm", bias=False),
+        *same(f"{our_kind}_attention.query", f"{layer}{hub_module}.q", bias=False),
+        *same(
+            f"{our_kind}_attention.key_value",
+            f"{layer}{hub_module}.k+{layer}{hub_module}.v",
+            bias=False,
+        ),
+        *same(f"{our_kind}_attention.out", f"{layer}{hub_module}.o", bias=False),
     ]
 
 

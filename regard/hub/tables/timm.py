@@ -13,8 +13,8 @@ from typing import Any
 from regard.errors import InputError
 from regard.hub.kind import HubFormat, TensorNames, require
 from regard.hub.needs import Need, fixed
-from regard.hub.rules import Rule, Table, same, within
-from regard.hub.tables.vit import PLAIN, front_rules
+from regard.hub.rules import Rule, Table, add_prefixes, same
+from regard.hub.tables.vit import VIT_NEEDS, front_rules
 from regard.models import ViTConfig
 
 HEAD_DIM = 64
@@ -23,27 +23,27 @@ SIZES = {192: "tiny", 384: "small", 768: "base", 1024: "large"}
 """Their word for a width."""
 
 
-def _read(their: dict[str, Any], names: TensorNames) -> ViTConfig:
-    given = their.get("model_args") or {}
-    require(given, qk_norm=False, no_embed_class=False, pre_norm=False, reg_tokens=0)
+def _read(hub_config: dict[str, Any], names: TensorNames) -> ViTConfig:
+    model_args = hub_config.get("model_args") or {}
+    require(model_args, qk_norm=False, no_embed_class=False, pre_norm=False, reg_tokens=0)
     dim, channels, patch, _ = names.shape("patch_embed.proj.weight")
     tokens = names.shape("pos_embed")[1]
-    begun, distilled = names.has("cls_token"), names.has("dist_token")
-    before = begun + distilled
-    usual = "avg" if names.has("fc_norm.") else "token"
-    pool = str(their.get("global_pool") or given.get("global_pool") or usual)
+    has_class_token, distilled = names.has("cls_token"), names.has("dist_token")
+    tokens_before = has_class_token + distilled
+    default_pool = "avg" if names.has("fc_norm.") else "token"
+    pool = str(hub_config.get("global_pool") or model_args.get("global_pool") or default_pool)
     if pool not in ("token", "avg"):
         raise InputError("config.json: global_pool", got=pool, expected="token or avg")
-    image = (their.get("pretrained_cfg") or {}).get("input_size") or [0, 0, 0]
-    size = given.get("img_size") or image[1:]
+    image = (hub_config.get("pretrained_cfg") or {}).get("input_size") or [0, 0, 0]
+    size = model_args.get("img_size") or image[1:]
     height, width = (size, size) if isinstance(size, int) else size
-    if (height // patch) * (width // patch) != tokens - before:
-        height = width = patch * math.isqrt(tokens - before)
-    count = names.shape("head.weight")[0] if names.has("head.") else 0
+    if (height // patch) * (width // patch) != tokens - tokens_before:
+        height = width = patch * math.isqrt(tokens - tokens_before)
+    class_count = names.shape("head.weight")[0] if names.has("head.") else 0
     return ViTConfig(
         layers=names.count("blocks."),
         dim=dim,
-        heads=given.get("num_heads") or max(1, dim // HEAD_DIM),
+        heads=model_args.get("num_heads") or max(1, dim // HEAD_DIM),
         hidden=names.shape("blocks.0.mlp.fc1.weight")[0],
         image=(height, width),
         patch=patch,
@@ -51,21 +51,23 @@ def _read(their: dict[str, Any], names: TensorNames) -> ViTConfig:
         dropout=0.0,
         attention_bias=None if names.has("blocks.0.attn.qkv.bias") else "out",
         layer_scale=1e-5 if names.has("blocks.0.ls1.gamma") else None,
-        class_token=begun,
-        distillation="head" if distilled and count else "token" if distilled else "none",
+        class_token=has_class_token,
+        distillation="head" if distilled and class_count else "token" if distilled else "none",
         pool="first" if pool == "token" else "mean",
         final_norm=names.has("norm."),
         pooled_norm=names.has("fc_norm."),
-        classes=_labels(their, count),
+        classes=_labels(hub_config, class_count),
     )
 
 
-def _labels(their: dict[str, Any], count: int) -> tuple[str, ...]:
+def _labels(hub_config: dict[str, Any], class_count: int) -> tuple[str, ...]:
     """The names of the classes, or their numbers."""
-    labels = their.get("label_names") or (their.get("pretrained_cfg") or {}).get("label_names")
-    if isinstance(labels, list) and len(labels) == count:
+    labels = hub_config.get("label_names") or (hub_config.get("pretrained_cfg") or {}).get(
+        "label_names"
+    )
+    if isinstance(labels, list) and len(labels) == class_count:
         return tuple(map(str, labels))
-    return tuple(map(str, range(count)))
+    return tuple(map(str, range(class_count)))
 
 
 def _write(config: ViTConfig) -> dict[str, Any]:
@@ -121,10 +123,10 @@ def _names(config: ViTConfig) -> Table:
     ]
     if config.layer_scale is not None:
         block += [Rule(("self_gain",), ("ls1.gamma",)), Rule(("feed_gain",), ("ls2.gamma",))]
-    first = ["cls_token", "dist_token"][: config.tokens_before]
-    rules = front_rules(config, first, "pos_embed", "patch_embed.proj")
+    token_names = ["cls_token", "dist_token"][: config.tokens_before]
+    rules = front_rules(config, token_names, "pos_embed", "patch_embed.proj")
     for layer in range(config.layers):
-        rules += within(f"encoder.blocks.{layer}.", f"blocks.{layer}.", block)
+        rules += add_prefixes(f"encoder.blocks.{layer}.", f"blocks.{layer}.", block)
     if config.final_norm in (None, True):
         rules += same("encoder.final_norm", "norm")
     if config.pooled_norm:
@@ -136,19 +138,19 @@ def _names(config: ViTConfig) -> Table:
     return Table(tuple(rules), {})
 
 
-def _normed(config: ViTConfig) -> bool:
+def _has_final_norm(config: ViTConfig) -> bool:
     """Whether a norm follows the last block."""
     return config.final_norm in (None, True)
 
 
 _NEEDS = (
-    *PLAIN,
+    *VIT_NEEDS,
     *fixed(norm_epsilon=1e-6, activation="gelu", pooling_layer=False),
     Need("pool", ("first", "mean")),
-    Need("pooled_norm", (False,), _normed),
-    Need("pooled_norm", (True,), lambda config: not _normed(config)),
+    Need("pooled_norm", (False,), _has_final_norm),
+    Need("pooled_norm", (True,), lambda config: not _has_final_norm(config)),
     # a distillation token without its head is not theirs
     Need("distillation", ("none", "head"), lambda config: config.classes),
 )
 
-TIMM = HubFormat("timm", "vit", "", _read, _write, _names, _NEEDS, typed=False)
+TIMM = HubFormat("timm", "vit", "", _read, _write, _names, _NEEDS, has_model_type=False)

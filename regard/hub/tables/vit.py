@@ -11,82 +11,86 @@ from regard.hub.kind import (
     TensorNames,
     activation_of,
     activation_to,
+    hub_activation,
     label_maps,
     labels_in,
     require,
-    their_activation,
 )
 from regard.hub.needs import BLOCKS, Need, fixed
-from regard.hub.rules import Rule, Table, same, within
+from regard.hub.rules import Rule, Table, add_prefixes, same
 from regard.models import ViTConfig
 
 
-def _common(their: dict[str, Any]) -> dict[str, Any]:
+def _common_settings(hub_config: dict[str, Any]) -> dict[str, Any]:
     """The settings that all three kinds have by the same names."""
-    image, patch = their["image_size"], their["patch_size"]
+    image, patch = hub_config["image_size"], hub_config["patch_size"]
     if isinstance(patch, list) and len(set(patch)) == 1:
         patch = patch[0]
     if not isinstance(patch, int):
         raise InputError("config.json: patch_size", got=patch, expected="a square's side")
     return {
-        "layers": their["num_hidden_layers"],
-        "dim": their["hidden_size"],
-        "heads": their["num_attention_heads"],
-        "activation": activation_of(their_activation(their, "hidden_act", "gelu")),
+        "layers": hub_config["num_hidden_layers"],
+        "dim": hub_config["hidden_size"],
+        "heads": hub_config["num_attention_heads"],
+        "activation": activation_of(hub_activation(hub_config, "hidden_act", "gelu")),
         "image": tuple(image) if isinstance(image, list) else (image, image),
         "patch": patch,
-        "channels": their.get("num_channels", 3),
-        "dropout": their.get("hidden_dropout_prob", 0.0),
+        "channels": hub_config.get("num_channels", 3),
+        "dropout": hub_config.get("hidden_dropout_prob", 0.0),
         "hidden_dropout": 0.0,
-        "attention_dropout": their.get("attention_probs_dropout_prob", 0.0),
-        "attention_bias": None if their.get("qkv_bias", True) else "out",
+        "attention_dropout": hub_config.get("attention_probs_dropout_prob", 0.0),
+        "attention_bias": None if hub_config.get("qkv_bias", True) else "out",
     }
 
 
-def _read(their: dict[str, Any], names: TensorNames) -> ViTConfig:
-    classes = labels_in(their, names, "classifier.weight") if names.has("classifier.") else ()
-    return _read_plain(their, pooled=names.has("vit.pooler."), classes=classes)
+def _read(hub_config: dict[str, Any], names: TensorNames) -> ViTConfig:
+    classes = labels_in(hub_config, names, "classifier.weight") if names.has("classifier.") else ()
+    return _read_vit_or_deit(hub_config, pooled=names.has("vit.pooler."), classes=classes)
 
 
-def _read_deit(their: dict[str, Any], names: TensorNames) -> ViTConfig:
-    both = names.has("distillation_classifier.")
-    return _read_plain(
-        their,
+def _read_deit(hub_config: dict[str, Any], names: TensorNames) -> ViTConfig:
+    has_two_heads = names.has("distillation_classifier.")
+    return _read_vit_or_deit(
+        hub_config,
         pooled=names.has("deit.pooler."),
-        distillation="head" if both else "token",
-        classes=labels_in(their, names, f"{'cls_' if both else ''}classifier.weight")
-        if both or names.has("classifier.")
+        distillation="head" if has_two_heads else "token",
+        classes=labels_in(hub_config, names, f"{'cls_' if has_two_heads else ''}classifier.weight")
+        if has_two_heads or names.has("classifier.")
         else (),
     )
 
 
-def _read_plain(their: dict[str, Any], *, pooled: bool, **own_settings: Any) -> ViTConfig:
+def _read_vit_or_deit(
+    hub_config: dict[str, Any], *, pooled: bool, **own_settings: Any
+) -> ViTConfig:
     """Reads the settings that ViT and DeiT share; `own_settings` adds those of one kind."""
     if pooled:
-        require(their, pooler_act="tanh", pooler_output_size=their["hidden_size"])
+        require(hub_config, pooler_act="tanh", pooler_output_size=hub_config["hidden_size"])
     return ViTConfig(
-        **_common(their),
-        hidden=their["intermediate_size"],
-        norm_epsilon=their.get("layer_norm_eps", 1e-12),
+        **_common_settings(hub_config),
+        hidden=hub_config["intermediate_size"],
+        norm_epsilon=hub_config.get("layer_norm_eps", 1e-12),
         pooling_layer=pooled,
         **own_settings,
     )
 
 
-def _read_dinov2(their: dict[str, Any], names: TensorNames) -> ViTConfig:
-    require(their, use_swiglu_ffn=False, apply_layernorm=True)
+def _read_dinov2(hub_config: dict[str, Any], names: TensorNames) -> ViTConfig:
+    require(hub_config, use_swiglu_ffn=False, apply_layernorm=True)
     return ViTConfig(
-        **_common(their),
-        hidden=int(their["hidden_size"] * their.get("mlp_ratio", 4)),
-        norm_epsilon=their.get("layer_norm_eps", 1e-6),
-        drop_path=their.get("drop_path_rate", 0.0),
-        layer_scale=their.get("layerscale_value", 1.0),
+        **_common_settings(hub_config),
+        hidden=int(hub_config["hidden_size"] * hub_config.get("mlp_ratio", 4)),
+        norm_epsilon=hub_config.get("layer_norm_eps", 1e-6),
+        drop_path=hub_config.get("drop_path_rate", 0.0),
+        layer_scale=hub_config.get("layerscale_value", 1.0),
         pool="both",
-        classes=labels_in(their, names, "classifier.weight") if names.has("classifier.") else (),
+        classes=labels_in(hub_config, names, "classifier.weight")
+        if names.has("classifier.")
+        else (),
     )
 
 
-def _write_common(name: str, config: ViTConfig) -> dict[str, Any]:
+def _common_entries(name: str, config: ViTConfig) -> dict[str, Any]:
     height, width = config.image
     return {
         "architectures": [name],
@@ -107,20 +111,20 @@ def _write_common(name: str, config: ViTConfig) -> dict[str, Any]:
 
 def _write(config: ViTConfig) -> dict[str, Any]:
     name = "ViTForImageClassification" if config.classes else "ViTModel"
-    return {**_write_common(name, config), "intermediate_size": config.hidden}
+    return {**_common_entries(name, config), "intermediate_size": config.hidden}
 
 
 def _write_deit(config: ViTConfig) -> dict[str, Any]:
     with_head = "WithTeacher" if config.distillation == "head" else ""
     name = f"DeiTForImageClassification{with_head}" if config.classes else "DeiTModel"
-    return {**_write_common(name, config), "intermediate_size": config.hidden}
+    return {**_common_entries(name, config), "intermediate_size": config.hidden}
 
 
 def _write_dinov2(config: ViTConfig) -> dict[str, Any]:
     ratio = config.hidden / config.dim
     name = "Dinov2ForImageClassification" if config.classes else "Dinov2Model"
     return {
-        **_write_common(name, config),
+        **_common_entries(name, config),
         "mlp_ratio": int(ratio) if ratio == int(ratio) else ratio,
         "layerscale_value": config.layer_scale,
         "drop_path_rate": config.drop_path,
@@ -128,7 +132,9 @@ def _write_dinov2(config: ViTConfig) -> dict[str, Any]:
     }
 
 
-def front_rules(config: ViTConfig, first: list[str], positions: str, projection: str) -> list[Rule]:
+def front_rules(
+    config: ViTConfig, token_names: list[str], positions: str, projection: str
+) -> list[Rule]:
     """The rules for learned tokens, positions and patches.
 
     Their patch projection is a kernel (dim, channels, patch, patch); ours is a matrix with the last
@@ -136,12 +142,13 @@ def front_rules(config: ViTConfig, first: list[str], positions: str, projection:
 
     Args:
         config: The model's config.
-        first: Their names of the learned tokens, in order.
+        token_names: Their names of the learned tokens, in order.
         positions: Their name of the position table.
         projection: Their name of the patch projection.
     """
     kernel = (config.dim, config.channels, config.patch, config.patch)
-    tokens = [Rule(("embed.first",), tuple(first), shape=(1, 1, config.dim))] if first else []
+    shape = (1, 1, config.dim)
+    tokens = [Rule(("embed.first",), tuple(token_names), shape=shape)] if token_names else []
     return [
         *tokens,
         Rule(("encoder.positions.table",), (positions,), shape=(1, config.tokens, config.dim)),
@@ -150,10 +157,11 @@ def front_rules(config: ViTConfig, first: list[str], positions: str, projection:
     ]
 
 
-def _names_of(config: ViTConfig, prefix: str, block: list[Rule]) -> list[Rule]:
+def _body_rules(config: ViTConfig, prefix: str, block: list[Rule]) -> list[Rule]:
     """The rules for all but the heads, with the names that ViT and its kin share."""
     embeddings = f"{prefix}embeddings."
-    first = [f"{embeddings}cls_token", f"{embeddings}distillation_token"][: config.tokens_before]
+    tokens = ("cls_token", "distillation_token")[: config.tokens_before]
+    token_names = [f"{embeddings}{token}" for token in tokens]
     projection = f"{embeddings}patch_embeddings.projection"
     biased = config.attention_bias != "out"
     block = [
@@ -167,11 +175,11 @@ def _names_of(config: ViTConfig, prefix: str, block: list[Rule]) -> list[Rule]:
         *block,
     ]
     rules = [
-        *front_rules(config, first, f"{embeddings}position_embeddings", projection),
+        *front_rules(config, token_names, f"{embeddings}position_embeddings", projection),
         *same("encoder.final_norm", f"{prefix}layernorm"),
     ]
     for layer in range(config.layers):
-        rules += within(f"encoder.blocks.{layer}.", f"{prefix}encoder.layer.{layer}.", block)
+        rules += add_prefixes(f"encoder.blocks.{layer}.", f"{prefix}encoder.layer.{layer}.", block)
     if config.pooling_layer:
         rules += same("pooling_layer", f"{prefix}pooler.dense")
     return rules
@@ -195,7 +203,7 @@ _DINOV2_BLOCK = [
 
 def _names(config: ViTConfig) -> Table:
     heads = same("classes", "classifier") if config.classes else []
-    return Table((*_names_of(config, "vit.", _BLOCK), *heads), {})
+    return Table((*_body_rules(config, "vit.", _BLOCK), *heads), {})
 
 
 def _names_deit(config: ViTConfig) -> Table:
@@ -207,16 +215,16 @@ def _names_deit(config: ViTConfig) -> Table:
         ]
     elif config.classes:
         heads = same("classes", "classifier")
-    return Table((*_names_of(config, "deit.", _BLOCK), *heads), {})
+    return Table((*_body_rules(config, "deit.", _BLOCK), *heads), {})
 
 
 def _names_dinov2(config: ViTConfig) -> Table:
     heads = same("classes", "classifier") if config.classes else []
-    rules = (*_names_of(config, "dinov2.", _DINOV2_BLOCK), *heads)
+    rules = (*_body_rules(config, "dinov2.", _DINOV2_BLOCK), *heads)
     return Table(rules, {}, ignored=("dinov2.embeddings.mask_token",))
 
 
-PLAIN = (
+VIT_NEEDS = (
     *BLOCKS,
     *fixed(stem="patches", norm="layer", norm_place="pre", score="scaled_dot"),
     Need("positions", ("learned", "sinusoidal_2d")),
@@ -225,21 +233,25 @@ PLAIN = (
     Need("activation", ("gelu", *ACTIVATIONS.values())),
 )
 """What all kinds of ViT require, timm's included."""
-_THEIRS = (*PLAIN, Need("final_norm", (None, True)), *fixed(class_token=True, pooled_norm=False))
-_PATCHES = (
-    *_THEIRS,
+_TRANSFORMERS_NEEDS = (
+    *VIT_NEEDS,
+    Need("final_norm", (None, True)),
+    *fixed(class_token=True, pooled_norm=False),
+)
+_VIT_AND_DEIT_NEEDS = (
+    *_TRANSFORMERS_NEEDS,
     *fixed(pool="first", layer_scale=None),
     Need("pooling_layer", (False,), lambda config: config.classes),
 )
-_VIT = (*_PATCHES, *fixed(distillation="none"))
-_DEIT = (*_PATCHES, Need("distillation", ("head", "token")))
-_DINOV2 = (
-    *_THEIRS,
+_VIT_NEEDS = (*_VIT_AND_DEIT_NEEDS, *fixed(distillation="none"))
+_DEIT_NEEDS = (*_VIT_AND_DEIT_NEEDS, Need("distillation", ("head", "token")))
+_DINOV2_NEEDS = (
+    *_TRANSFORMERS_NEEDS,
     *fixed(pool="both", pooling_layer=False, distillation="none"),
     Need("layer_scale", (1.0,), lambda config: config.layer_scale is None),
 )
 
-VIT = HubFormat("vit", "vit", "vit.", _read, _write, _names, _VIT, ("classifier.",))
+VIT = HubFormat("vit", "vit", "vit.", _read, _write, _names, _VIT_NEEDS, ("classifier.",))
 DEIT = HubFormat(
     "deit",
     "vit",
@@ -247,7 +259,7 @@ DEIT = HubFormat(
     _read_deit,
     _write_deit,
     _names_deit,
-    _DEIT,
+    _DEIT_NEEDS,
     ("classifier.", "cls_classifier.", "distillation_classifier."),
 )
 DINOV2 = HubFormat(
@@ -257,7 +269,7 @@ DINOV2 = HubFormat(
     _read_dinov2,
     _write_dinov2,
     _names_dinov2,
-    _DINOV2,
+    _DINOV2_NEEDS,
     ("classifier.",),
     any_size=True,
 )
