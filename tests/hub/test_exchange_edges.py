@@ -514,7 +514,7 @@ def test_a_file_with_two_tables_of_parts_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_pickle_of_too_many_steps_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(pickled, "MOST_STEPS", 2**10)
+    monkeypatch.setattr(pickled, "MAX_PICKLE_STEPS", 2**10)
     file = tmp_path / "pytorch_model.bin"
     packed(file, b"\x80\x02" + b"N0" * 2**10 + b"N.")
     with pytest.raises(InputError, match="got more than plain tensors"):

@@ -106,7 +106,7 @@ def test_several_candidates_are_an_error_until_one_is_asked_for(make, name):
     both = "bert and roberta" if kind == "roberta" else "llama and mistral"
     assert f"got none, and tensors as both {both} have them" in str(error.value)
     assert f"--as {kind}" in error.value.fix
-    asked = read_model(folder, describe_folder(folder, asked=kind))
+    asked = read_model(folder, describe_folder(folder, kind_name=kind))
     close(our_logits(asked, name), their_logits(theirs, name))
 
 
@@ -227,7 +227,7 @@ def test_what_is_asked_for_is_read_and_says_what_does_not_fit(make):
 
 def test_a_class_can_be_asked_for(make):
     theirs, folder = make("bert-classes", "architectures")
-    model = read_model(folder, describe_folder(folder, asked="BertForTokenClassification"))
+    model = read_model(folder, describe_folder(folder, kind_name="BertForTokenClassification"))
     assert (model.config.classes, len(model.config.tags)) == ((), 3)
     rows = [[5, 9, 4], [8, 6]]
     with torch.no_grad():
