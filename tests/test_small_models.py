@@ -110,6 +110,13 @@ def test_a_word_is_nearer_to_itself_in_the_same_sense(model):
     assert cosines[0, 1] > 0.7 > 0.6 > max(cosines[0, 2], cosines[1, 2])
 
 
+STORM = (
+    "State authorities dispatched emergency crews Tuesday to survey the damage after an onslaught "
+    "of severe weather in Mississippi. Six people were hospitalized after the storm hit Attala "
+    "County."
+)
+
+
 def test_one_model_does_three_jobs_by_prefix(model):
     jobs = model("small/jobs")
     asked = [
@@ -118,6 +125,9 @@ def test_one_model_does_three_jobs_by_prefix(model):
         "Is this toxic: You look beautiful today!",
     ]
     assert jobs.generate(asked) == ["Das ist gut.", "yes", "no"]
+    headline = jobs.generate(f"Summarize: {STORM}")
+    assert "storm" in headline
+    assert "Six" in headline
 
 
 def test_a_writer_without_its_training_text_asks_for_other_text(model, regard):
