@@ -132,7 +132,12 @@ def tile(x: Any, at: int, stride: int, w: Any, w_at: int, apart: int, count: int
 
 @njit
 def add_block(target: Any, sizes: Any, row: int, output: int, start: int, block_sum: Any) -> None:
-    """Adds the sum of the block that begins at input `start` to an output; finishes the last."""
+    """Adds the sum of the block that begins at input `start` to y[row, output].
+
+    After the last block it also multiplies by the scales and adds the bias. `target` is (y, scales
+    of the rows, address of the outputs' scales, address of the bias, levels, address of y), `sizes`
+    is (rows, inputs, outputs).
+    """
     (y, scales, scale, bias, levels, _), (_, into, out) = target, sizes
     index = row * out + output
     if levels:

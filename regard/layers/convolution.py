@@ -98,8 +98,8 @@ class GatedConvolution(OverTime):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
         ctx.check(self, x)
-        # A convolution is a product with the k tokens of each window, one after the other, so no
-        # product is computed for padding.
+        # A convolution is a matrix product with the k concatenated tokens of each window. Padding
+        # is removed before it, so that nothing is computed for padding.
         windows = self.pad_rows(x, ctx).unfold(1, self.kernel, 1)  # (batch, length, dim, k)
         windows = windows.transpose(2, 3).flatten(2)  # (batch, length, k · dim)
         return ctx.visit(self.name, F.glu(self.into(ctx.layout.unpad(windows)), dim=-1))

@@ -136,7 +136,7 @@ class AttentionCell(Block):
         return ctx.visit(self.recurrent.name, s), c
 
     def _input_product(self, x: Tensor, layout: Layout) -> Callable[[int, Tensor], Tensor]:
-        """A function that computes W [y; c] + b of all rows at a time, from the time and c.
+        """A function (t, c) -> W [y_t; c] + b, for all rows of the batch; x has the y of all times.
 
         W [y; c] = W_y y + W_c c, and W_y y is computed for all times at once. A decoding step has
         one time, and one product.

@@ -165,7 +165,9 @@ class BaseTask:
 
     @classmethod
     def complete_config(cls, task: str, config: ModelConfig, before: ModelConfig) -> ModelConfig:
-        """The config of a resumed run, completed with what its data had decided.
+        """The config of a resumed run, with what was derived from its data, such as the classes.
+
+        Here that is nothing; tasks with labels override it.
 
         Args:
             task: The name of the task.

@@ -286,7 +286,13 @@ def _mean_cosine_of_different_words(vectors: Tensor, texts: Sequence[str]) -> fl
 
 
 def _token_vectors(model: Model, texts: Sequence[list[int]], layer: int | None) -> list[Tensor]:
-    """The contextual vectors of the tokens of each text: a list of tensors (tokens, dim)."""
+    """The contextual vectors of the tokens of each text: a list of tensors (tokens, dim).
+
+    Args:
+        model: The model.
+        texts: The token ids of each text.
+        layer: The block whose output is taken; None: the output of the whole stack.
+    """
     vectors: dict[int, Tensor] = {}
     for index in evaluation_batches([len(ids) for ids in texts], TOKENS_AT_ONCE):
         part = Ragged.of([texts[i] for i in index]).to(model.device)
@@ -294,7 +300,7 @@ def _token_vectors(model: Model, texts: Sequence[list[int]], layer: int | None) 
             rows = torch.split(model.hidden(part).float().cpu(), list(part.lengths))
             vectors |= dict(zip(index, rows, strict=True))
             continue
-        site = f"{model.reader}.{layer}.residual"
+        site = f"{model.reader}.{layer}.residual"  # of the stack that reads: encoder, decoder
         tap = Tap(site)
         model.hidden(part, tap)
         recorded = tap.records[site].float().cpu()  # (batch, length, dim)

@@ -93,7 +93,7 @@ class Step(Mapping[str, Tensor]):
         return f"Step({', '.join(f'{name} {call.shape}' for name, call in self.calls.items())})"
 
     def at(self, layer: str | int, site: str) -> Tensor:
-        """The tensor recorded at another site of a layer, such as `heads`.
+        """The tensor recorded at a site of a layer, such as `weights` or `heads`.
 
         Raises:
             InputError: If that site was not recorded.

@@ -94,7 +94,7 @@ def find_images(path: str, columns: Columns = ALL_FOUND) -> Listing:
 
 
 def _escape_controls(file: ImageFile) -> ImageFile:
-    """Spell out control characters in name and label, as in the names of a folder's files."""
+    """Escape control characters in name and label, which come from a table or an archive."""
     name, label = (
         escaped(text) if CONTROLS.search(text) else text for text in (file.name, file.label)
     )

@@ -142,7 +142,10 @@ def hidden_images(values: Tensor, weights: Weights, hiding: Hiding, number: int 
 def hidden_result(
     shares: Tensor, weights: Weights, hiding: Hiding, classes: Sequence[str]
 ) -> HiddenPatches:
-    """The result of a test, from the probabilities (3 + draws, classes) of `hidden_images`."""
+    """The result of a test, from probabilities (3 + draws, classes).
+
+    Their rows are those of `hidden_images`: the image as it is, most hidden, least hidden, draws.
+    """
     best = int(shares[0].argmax())
     before, most, least, *random = shares[:, best].tolist()
     return HiddenPatches(

@@ -87,7 +87,7 @@ class StreamDecoder:
         return len(final)
 
     def _shorten_window(self, text: str) -> None:
-        """Shorten the window to its last ids, if they decode to the same text."""
+        """Shorten the window to its last ids, if they decode to the end of the same text."""
         last_ids = self._window[-_KEPT_IDS:]
         spelled = self._decode(last_ids)
         pending = len(text) - self._returned

@@ -121,7 +121,7 @@ class Tap:
         self.heads, self.queries, self.edits = heads, queries, tuple(edits)
         self.records = Records()
         self.steps: list[dict[str, Tensor]] = []
-        self._known_sites: dict[str, int] = {}  # the sites of what was called so far
+        self._known_sites: dict[str, int] = {}  # site -> its number of heads, of what was called
         self._warned: set[str] = set()
 
     def begin(self, sites: dict[str, int]) -> None:
