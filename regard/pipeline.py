@@ -408,8 +408,10 @@ class Pipeline:
                 )
             changes["max_length"] = changes.pop("max_new_tokens")
         if changes.get("temperature") == 0:  # the limit of sampling: always the likeliest token
-            rest = {name: changes[name] for name in changes if name not in SAMPLING_SETTINGS}
-            changes = {"beam": 1, **rest, "sample": False}
+            other_settings = {
+                name: changes[name] for name in changes if name not in SAMPLING_SETTINGS
+            }
+            changes = {"beam": 1, **other_settings, "sample": False}
         if changes.get("sample") is False:  # greedy decoding ignores the recipe's sampling options
             changes = {
                 **{name: DecodeConfig.model_fields[name].default for name in SAMPLING_SETTINGS},

@@ -205,9 +205,9 @@ def to_resume(run: Path, changed_keys: Callable[[str, str], list[str]]) -> Snaps
     for message in messages:
         _logger.warning(message)
     if changed := changed_keys(snapshot.recipe, str(folder / RECIPE)):
-        rest = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        more_keys = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise InputError(
-            f"--resume with another recipe: {', '.join(changed[:3])}{rest} changed",
+            f"--resume with another recipe: {', '.join(changed[:3])}{more_keys} changed",
             fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
         )
     return snapshot

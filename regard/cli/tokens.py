@@ -104,15 +104,21 @@ def _token_formatter(
     def show(text: str) -> str:
         if not text:
             raise InputError("tokens", got="an empty text", expected="some characters")
-        first, *rest = (tokenize(tokenizer, text, target=target) for tokenizer in tokenizers)
+        first, *other_tokenizations = (
+            tokenize(tokenizer, text, target=target) for tokenizer in tokenizers
+        )
         if as_json:
             row: dict[str, Any] = first.to_json()
-            if rest:
+            if other_tokenizations:
                 row["compared"] = [
                     {"place": name, **tokenization.to_json()}
-                    for name, tokenization in zip(names[1:], rest, strict=True)
+                    for name, tokenization in zip(names[1:], other_tokenizations, strict=True)
                 ]
             return json.dumps(row, ensure_ascii=False)
-        return side_by_side(names, [first, *rest]) if rest else table(first)
+        return (
+            side_by_side(names, [first, *other_tokenizations])
+            if other_tokenizations
+            else table(first)
+        )
 
     return show

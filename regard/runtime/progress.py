@@ -157,9 +157,13 @@ class Progress:
         seconds = 0.0 if self._done >= self.total else self._seconds_left(now)
         if seconds is None:
             return UNKNOWN
-        minutes, rest = divmod(round(seconds), 60)
+        minutes, full_seconds = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)
-        return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+        return (
+            f"{hours}:{minutes:02d}:{full_seconds:02d}"
+            if hours
+            else f"{minutes}:{full_seconds:02d}"
+        )
 
     def _seconds_left(self, now: float) -> float | None:
         """An estimate of the time left; None as long as too little work was seen."""

@@ -78,8 +78,8 @@ class Machine:
         now, before = self._read(), self._last_reading
         if now is None or before is None or now[0] - before[0] < INTERVAL / 2:
             return
-        seconds, everyone, own = (new - old for new, old in zip(now, before, strict=True))
-        self._last_reading, self.others = now, max(0.0, everyone - own) / seconds
+        seconds, everyone, own_seconds = (new - old for new, old in zip(now, before, strict=True))
+        self._last_reading, self.others = now, max(0.0, everyone - own_seconds) / seconds
         spare = max(0, _processors() - self._thread_count)  # cores that our threads leave free
         self.busy = self.others >= spare + (QUIET_CORES if self.busy else BUSY_CORES)
         self._sleep.set(on=self.busy)

@@ -175,13 +175,13 @@ class Generate(WritingTask):
             config: Its `max_length` is the number of tokens to generate. A prompt that has to be
                 cut leaves positions for them, but keeps at least half of all positions.
         """
-        count, room = config.max_length or 1, longest - len(ids)
-        if room < 1:
+        count, free_positions = config.max_length or 1, longest - len(ids)
+        if free_positions < 1:
             kept_tokens = max(1, longest - min(config.max_length or longest, longest // 2))
             _warn_prompt_cut(kept_tokens)
             return ids[-kept_tokens:]
-        if room < count:
-            _logger.warning("warning: only %d more tokens fit, not %d", room, count)
+        if free_positions < count:
+            _logger.warning("warning: only %d more tokens fit, not %d", free_positions, count)
         return ids
 
     def _last_tokens(self, text: str, count: int) -> list[int]:

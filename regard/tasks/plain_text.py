@@ -198,9 +198,10 @@ def pieces(task: Any, settings: Settings, selection: Selection, count: int) -> l
         for start in range(0, len(corpus.document(number)) - 1, length)
     ]
     count = min(count, len(starts))
-    places = [starts[i * len(starts) // count] for i in range(count)]
+    chosen_starts = [starts[i * len(starts) // count] for i in range(count)]
     return [
-        corpus.document(number)[start : start + length + 1].tolist() for number, start in places
+        corpus.document(number)[start : start + length + 1].tolist()
+        for number, start in chosen_starts
     ]
 
 

@@ -220,19 +220,21 @@ class _Sampler:
         draw = np.random.Generator(np.random.PCG64([self.seed, epoch, block]))
         ids = self.stream[block * BLOCK : (block + 1) * BLOCK]
         line_numbers = np.cumsum(ids == END, dtype=np.int32)
-        kept = np.flatnonzero((draw.random(len(ids), np.float32) < self.keep[ids]) & (ids != END))
-        if not len(kept):
+        kept_indices = np.flatnonzero(
+            (draw.random(len(ids), np.float32) < self.keep[ids]) & (ids != END)
+        )
+        if not len(kept_indices):
             return None
         # Pieces begin at a random offset, so that the pairs lost at piece ends differ by epoch.
         offset = int(draw.integers(self.length))
-        end = offset + len(kept)
+        end = offset + len(kept_indices)
         updates = math.ceil(end / (PIECES * self.length))
         tokens = np.zeros(updates * PIECES * self.length, np.int64)
-        tokens[offset:end] = ids[kept]
+        tokens[offset:end] = ids[kept_indices]
         lines = np.full(len(tokens), -1, np.int32)
-        lines[offset:end] = line_numbers[kept]
+        lines[offset:end] = line_numbers[kept_indices]
         reach = np.zeros(len(tokens), np.int16)
-        reach[offset:end] = draw.integers(1, self.config.window + 1, len(kept), np.int16)
+        reach[offset:end] = draw.integers(1, self.config.window + 1, len(kept_indices), np.int16)
         shape = (updates, PIECES, self.length)
         pairs = _pair_mask(lines.reshape(shape), reach.reshape(shape), self.apart)
         negatives = np.searchsorted(self.cumulative, draw.random(len(tokens)), side="right")

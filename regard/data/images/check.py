@@ -201,5 +201,5 @@ def _count_values(values: Any) -> dict[str, int]:
 def _tally(counts: dict[str, int]) -> str:
     """List names with their counts in one line; of many, the first."""
     entries = [f"{name} {count:,}" for name, count in [*counts.items()][:MAX_LISTED]]
-    rest = [f"and {len(counts) - MAX_LISTED} more"] if len(counts) > MAX_LISTED else []
-    return ", ".join([*entries, *rest]) or "none"
+    more_entries = [f"and {len(counts) - MAX_LISTED} more"] if len(counts) > MAX_LISTED else []
+    return ", ".join([*entries, *more_entries]) or "none"

@@ -156,15 +156,15 @@ def _decode_listing(listing: Listing, reader: ImageReader, path: str, on_bad: On
     if not problems:
         return decoded
     first_problems = ", ".join(f"{name} ({what})" for name, what in [*problems.items()][:MAX_NAMED])
-    rest = f", and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
+    more_problems = f", and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
     if on_bad == "stop" or not decoded.files:
         raise InputError(
-            f"{path}: {first_problems}{rest}",
+            f"{path}: {first_problems}{more_problems}",
             fix="`regard data check` lists all of them; data.on_bad=skip leaves them out",
         )
     _logger.warning(
         "data: %d of %d files in %s skipped: %s%s",
-        len(problems), len(problems) + len(decoded.files), path, first_problems, rest,
+        len(problems), len(problems) + len(decoded.files), path, first_problems, more_problems,
     )  # fmt: skip
     return decoded
 

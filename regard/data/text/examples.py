@@ -203,8 +203,10 @@ class Examples(Sequence[Item]):
             return self
         random, share = generator(0), size / self.size
         sampled_numbers = [
-            self._numbers(slice(first, first + SCANNED))[random.random(min(SCANNED, rest)) < share]
-            for first, rest in ((at, len(self) - at) for at in range(0, len(self), SCANNED))
+            self._numbers(slice(first, first + SCANNED))[
+                random.random(min(SCANNED, remaining)) < share
+            ]
+            for first, remaining in ((at, len(self) - at) for at in range(0, len(self), SCANNED))
         ]
         return self.take(np.concatenate(sampled_numbers))
 

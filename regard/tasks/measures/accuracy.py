@@ -107,7 +107,7 @@ def entities(tags: Sequence[str]) -> list[Entity]:
         >>> entities(["B-per", "I-per", "O", "I-loc", "B-loc"])[1]
         Entity(kind='loc', first=3, last=4)
     """
-    found: list[Entity] = []
+    spans: list[Entity] = []
     before, kind_before, first = "O", "", 0
     for index, tag in enumerate([*tags, "O"]):
         letter, _, kind = tag.partition("-")
@@ -116,11 +116,11 @@ def entities(tags: Sequence[str]) -> list[Entity]:
             letter in "BS" or before in ("O", "E", "S") or kind != kind_before
         )
         if before != "O" and (begins or letter == "O"):
-            found.append(Entity(kind_before, first, index))
+            spans.append(Entity(kind_before, first, index))
         if begins:
             first = index
         before, kind_before = letter, kind
-    return found
+    return spans
 
 
 def entity_scores(right_tags: Sequence[Labels], predicted: Sequence[Labels]) -> Measures:

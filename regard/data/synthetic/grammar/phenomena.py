@@ -91,8 +91,8 @@ def is_settled(analysis: Analysis, english: str) -> bool:
     other_genders = {person.kind for person in analysis.people if person is not noun}
     if other_nouns or not other_genders <= {OTHER[noun.kind]}:
         return False
-    start, *rest = re.split(rf"\b{noun.english}\b", english.lower(), maxsplit=1)
-    pronouns = set(_HE_OR_SHE.findall(" ".join(rest)))
+    start, *after_noun = re.split(rf"\b{noun.english}\b", english.lower(), maxsplit=1)
+    pronouns = set(_HE_OR_SHE.findall(" ".join(after_noun)))
     return bool(pronouns) and pronouns <= AGREEING[noun.kind] and not _HE_OR_SHE.search(start)
 
 
