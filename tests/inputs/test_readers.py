@@ -105,9 +105,10 @@ def test_every_combination_of_readers_is_saved_and_loaded(readers):
         assert (type(again) is Vocabulary) == texts
 
 
-def test_a_shared_tokenizer_stays_shared(readers):
+def test_a_shared_reader_stays_shared(readers):
     text = readers["text"]
-    assert Processor.from_json(Processor(text, text).to_json()).shared
+    for reader in readers.values():
+        assert Processor.from_json(Processor(reader, reader).to_json()).shared
     two = Processor(text, learn_plain(["b"], TokensConfig(kind="words"), ENCODER_SYMBOLS).source)
     assert not Processor.from_json(two.to_json()).shared
 
