@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from regard.data.synthetic.grammar.choices import ATTRIBUTES, INDOORS, PEOPLE, PREDICATES, STATES
+from regard.data.synthetic.grammar.choices import ATTRIBUTES, INDOORS, PREDICATES, STATES
 from regard.data.synthetic.grammar.lexicon import (
     ADJECTIVES,
     DATIVE,
@@ -19,7 +19,7 @@ from regard.data.synthetic.grammar.lexicon import (
     TRANSITIVE,
     verbs_of,
 )
-from regard.data.synthetic.grammar.people import People
+from regard.data.synthetic.grammar.people import MOODS, People
 from regard.data.synthetic.grammar.phrases import (
     IT,
     WHO,
@@ -68,7 +68,6 @@ def _nouns_for_it(verb: Verb) -> tuple[tuple[Noun, ...], tuple[Noun, ...]]:
     return subjects, objects
 
 
-MOODS = tuple(word for word in ADJECTIVES if word.decides and PEOPLE[0] in word.nouns)
 CONTESTANTS = {verb: _nouns_for_it(verb) for verb in CONTESTED}
 
 

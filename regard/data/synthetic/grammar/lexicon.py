@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from importlib.resources import files
 
 from regard.data.synthetic.grammar.words import (
     Adjective,
@@ -24,6 +23,7 @@ from regard.data.synthetic.grammar.words import (
     english_past,
     english_plural,
 )
+from regard.data.synthetic.tables import read_tables
 
 PERSON = ("he", "she", "young")
 """The kinds of nouns for people: those with the pronoun "he" or "she", and children."""
@@ -41,19 +41,7 @@ WHERE = {"waters": "at", "road": "on", "open": "on", "grounds": "in", "height": 
 """The preposition of place of a kind or noun: at the river, in the valley."""
 
 
-def _read_tables() -> dict[str, list[str]]:
-    """Read the rows of each table of `lexicon.txt`, by the table's name."""
-    text = (files("regard.data.synthetic.grammar") / "lexicon.txt").read_text("utf-8")
-    tables: dict[str, list[str]] = {}
-    for line in text.replace("\n    ", " ").splitlines():  # an indented line continues a row
-        if line.startswith("["):
-            rows = tables.setdefault(line.strip("[]"), [])
-        elif line and not line.startswith("#"):
-            rows.append(line)
-    return tables
-
-
-_TABLES = _read_tables()
+_TABLES = read_tables("grammar/lexicon.txt")
 
 
 def _parse_noun(row: str) -> Noun:
@@ -94,9 +82,14 @@ def _parse_adjective(row: str) -> Adjective:
     )
 
 
+def _cells(row: str) -> list[str]:
+    """Return the cells of a row, which colons separate."""
+    return [cell.strip() for cell in row.split(":")]
+
+
 def _parse_verb(row: str, case: str = "acc") -> Verb:
     """Parse a row: English verb/past, German forms, subjects and objects between colons."""
-    names, parts, subjects, *objects = (cell.strip() for cell in row.split(":"))
+    names, parts, subjects, *objects = _cells(row)
     names, _, past = names.partition("/")
     english, *particles = names.split()
     infinitive, *strong = parts.split()
@@ -127,7 +120,7 @@ def _parse_intransitive(row: str) -> Verb:
 
 def _parse_adverb(row: str) -> Adverb:
     """Parse a row: English, German and tenses between colons."""
-    english, german, tenses = (cell.strip() for cell in row.split(":"))
+    english, german, tenses = _cells(row)
     return Adverb(english, german, tuple(tenses.split()))
 
 
@@ -140,6 +133,10 @@ GIVING = tuple(_parse_verb(row) for row in _TABLES["giving"])
 INTRANSITIVE = tuple(_parse_intransitive(row) for row in _TABLES["intransitive"])
 SAYING = tuple(_parse_verb(row) for row in _TABLES["saying"])
 ADVERBS = tuple(_parse_adverb(row) for row in _TABLES["adverbs"])
+PREPOSITIONS = {cells[0]: (cells[1], cells[2]) for cells in map(_cells, _TABLES["prepositions"])}
+"""English preposition -> the German preposition and the case that it governs."""
+FUNCTION_WORDS = dict(row.split(maxsplit=1) for row in _TABLES["function words"])
+"""The most usual German form of articles, pronouns, auxiliaries and the like."""
 VERBS = {
     verb.name: verb for verb in (*SAYING, *TRANSITIVE, *DATIVE, *GIVING, *INTRANSITIVE, WAIT_FOR)
 }

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from regard.data.synthetic.grammar import phrases
-from regard.data.synthetic.grammar.lexicon import PERSON, TWO_GENDERS
+from regard.data.synthetic.grammar.lexicon import PERSON, PREPOSITIONS, TWO_GENDERS
 from regard.data.synthetic.grammar.phrases import Nominal, Phrase, Pronoun, Sentence
 from regard.data.synthetic.grammar.sentences import (
     Clause,
@@ -141,7 +141,7 @@ def _note_clause(analysis: Analysis, clause: Clause, order: str) -> None:
     if clause.indirect:
         _note_nominal(analysis, clause.indirect, "dat")
     if location := clause.location:
-        _note_nominal(analysis, location.phrase, phrases.PREPOSITIONS[location.preposition][1])
+        _note_nominal(analysis, location.phrase, PREPOSITIONS[location.preposition][1])
     if clause.predicate:
         _note_predicate(analysis, clause)
 

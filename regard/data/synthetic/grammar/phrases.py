@@ -12,7 +12,7 @@ from typing import Protocol
 
 from regard.data.synthetic.grammar import german
 from regard.data.synthetic.grammar.german import FIRST, PLURAL, THIRD
-from regard.data.synthetic.grammar.lexicon import PERSON
+from regard.data.synthetic.grammar.lexicon import PERSON, PREPOSITIONS
 from regard.data.synthetic.grammar.words import Adjective, Noun
 
 
@@ -174,23 +174,6 @@ class RelativePronoun:
     def german(self, case: str) -> str:
         """Return the German form in a case, for example der, den, dem, denen."""
         return german.RELATIVE[case]["p" if self.plural else self.noun.gender]
-
-
-PREPOSITIONS = {
-    "in": ("in", "dat"),
-    "on": ("auf", "dat"),
-    "at": ("an", "dat"),
-    "behind": ("hinter", "dat"),
-    "in front of": ("vor", "dat"),
-    "beside": ("neben", "dat"),
-    "under": ("unter", "dat"),
-    "with": ("mit", "dat"),
-    "to": ("zu", "dat"),
-    "into": ("in", "acc"),
-    "through": ("durch", "acc"),
-    "without": ("ohne", "acc"),
-}
-"""English preposition -> the German preposition and the case that it governs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,11 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+def phrases(text: str) -> tuple[str, ...]:
+    """Split a text at its commas."""
+    return tuple(text.split(", "))
+
+
 PEOPLE = {
     "she": words(
         "Anna Maria Clara Emma Sophie Laura Nina Julia Martha Helen Alice Rosa Ida Lucy Eva "

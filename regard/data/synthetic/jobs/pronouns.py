@@ -3,20 +3,21 @@
 The dataset of a mixture's part with `kind: pronouns`: "The bear didn't cross the road because it
 was too tired" (er) and "… too wide" (sie). The grammar (`kind: grammar`) teaches the same with 90
 nouns, each with its whole inflection; this generator has few forms of sentences but 300 nouns of
-`nouns.txt`, so that a model learns the rule and not the nouns. Nouns marked "?" there are never in
-training: the test split has only these.
+`pronouns.txt`, so that a model learns the rule and not the nouns. Nouns marked "?" there are never
+in training: the test split has only these.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from pathlib import Path
 
 from regard.data.synthetic.jobs.drawn import Draw
+from regard.data.synthetic.tables import read_tables
 from regard.data.text.pairs import Pair, Splits
 
 PRONOUN = {"m": "er", "f": "sie", "n": "es"}
@@ -58,60 +59,34 @@ class Frame:
     object: str
 
 
-ADJECTIVES: Mapping[str, Mapping[str, str]] = {
-    "creature": {
-        "tired": "müde", "hungry": "hungrig", "thirsty": "durstig", "scared": "ängstlich",
-        "sick": "krank", "lazy": "faul", "weak": "schwach", "shy": "schüchtern",
-        "nervous": "nervös", "sleepy": "schläfrig", "exhausted": "erschöpft", "young": "jung",
-    },
-    "way": {
-        "wide": "breit", "narrow": "schmal", "slippery": "rutschig", "muddy": "schlammig",
-        "crowded": "überfüllt", "deep": "tief", "steep": "steil", "long": "lang",
-    },
-    "thing": {
-        "heavy": "schwer", "expensive": "teuer", "fragile": "zerbrechlich", "rusty": "rostig",
-        "valuable": "wertvoll", "bulky": "sperrig",
-    },
-    "food": {
-        "salty": "salzig", "sweet": "süß", "sour": "sauer", "bitter": "bitter", "hot": "heiß",
-        "dry": "trocken", "spicy": "scharf",
-    },
-    "building": {
-        "crowded": "überfüllt", "remote": "abgelegen", "dusty": "staubig", "expensive": "teuer",
-        "noisy": "laut", "dark": "dunkel",
-    },
-}  # fmt: skip
-"""By kind of noun: the adjectives that, of the two nouns of a sentence, fit only this one."""
+_TABLES = read_tables("jobs/pronouns.txt")
 
-FRAMES: tuple[Frame, ...] = (
-    Frame("{s} didn't cross {o}", "{s} überquerte {o} nicht", "creature", "way"),
-    Frame("{s} did not cross {o}", "{s} überquerte {o} nicht", "creature", "way"),
-    Frame("{s} couldn't cross {o}", "{s} konnte {o} nicht überqueren", "creature", "way"),
-    Frame("{s} doesn't cross {o}", "{s} überquert {o} nicht", "creature", "way"),
-    Frame("{s} avoided {o}", "{s} mied {o}", "creature", "way"),
-    Frame("{s} didn't reach {o}", "{s} erreichte {o} nicht", "creature", "way"),
-    Frame("{s} didn't enter {o}", "{s} betrat {o} nicht", "creature", "building"),
-    Frame("{s} avoids {o}", "{s} meidet {o}", "creature", "building"),
-    Frame("{s} left {o}", "{s} verließ {o}", "creature", "building"),
-    Frame("{s} didn't eat {o}", "{s} fraß {o} nicht", "creature", "food"),
-    Frame("{s} doesn't want {o}", "{s} will {o} nicht", "creature", "food"),
-    Frame("{s} didn't pull {o}", "{s} zog {o} nicht", "creature", "thing"),
-    Frame("{s} couldn't carry {o}", "{s} konnte {o} nicht tragen", "creature", "thing"),
-    Frame("{s} didn't push {o}", "{s} schob {o} nicht", "creature", "thing"),
-)
+
+def _rows(table: str) -> list[list[str]]:
+    """Return the cells of each row of a table of `pronouns.txt`."""
+    return [re.split(" {2,}", row) for row in _TABLES[table]]
+
+
+def _read_adjectives() -> Mapping[str, Mapping[str, str]]:
+    """Read the adjectives of each kind of noun, with their translations."""
+    kinds: dict[str, dict[str, str]] = defaultdict(dict)
+    for kind, english, german in _rows("adjectives"):
+        kinds[kind][english] = german
+    return kinds
+
+
+ADJECTIVES = _read_adjectives()
+"""By kind of noun: the adjectives that, of the two nouns of a sentence, fit only this one."""
+FRAMES = tuple(Frame(*cells) for cells in _rows("frames"))
 
 
 @cache
 def nouns() -> Mapping[str, Sequence[Noun]]:
-    """Read `nouns.txt`: the nouns of each kind."""
+    """Read the nouns of each kind."""
     kinds: dict[str, list[Noun]] = defaultdict(list)
-    text = Path(__file__).with_name("nouns.txt").read_text(encoding="utf-8")
-    for line in text.splitlines():
-        if line and not line.startswith("#"):
-            columns = [part.strip() for part in line.split("  ") if part.strip()]
-            kind, english, german, gender, *extra_columns = columns
-            accusative = next((part for part in extra_columns if part != "?"), german)
-            kinds[kind].append(Noun(english, german, gender, accusative, "?" in extra_columns))
+    for kind, english, german, gender, *extra_columns in _rows("nouns"):
+        accusative = next((cell for cell in extra_columns if cell != "?"), german)
+        kinds[kind].append(Noun(english, german, gender, accusative, "?" in extra_columns))
     return kinds
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from regard.data.synthetic.jobs.drawn import PEOPLE, Draw, disjoint_splits, words
+from regard.data.synthetic.jobs.drawn import PEOPLE, Draw, disjoint_splits, phrases, words
 from regard.data.text.pairs import Pair, Splits
 
 BAD = words(
@@ -21,19 +21,9 @@ GOOD = words(
 INSULTS = ("idiot", "fool", "liar", "loser", "coward", "pig", "monster", "moron")
 PRAISE = ("friend", "genius", "hero", "artist", "good teacher", "great cook", "star", "angel")
 YOURS = words("face hat voice dress idea song picture car house hair dog cooking")
-THINGS = (
-    "rain",
-    "Mondays",
-    "cold soup",
-    "long meetings",
-    "this noise",
-    "spinach",
-    "the winter",
-    "loud music",
-    "traffic",
-    "homework",
-    "spiders",
-    "waiting",
+THINGS = phrases(
+    "rain, Mondays, cold soup, long meetings, this noise, spinach, the winter, loud music, "
+    "traffic, homework, spiders, waiting"
 )
 DOINGS = ("go away", "shut up", "get lost", "be quiet for ever", "leave us alone")
 KINDNESS = ("come in", "sit down", "have some cake", "tell me more", "stay with us", "help me")

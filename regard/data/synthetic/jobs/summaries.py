@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from regard.data.synthetic.jobs.drawn import PEOPLE, Draw, disjoint_splits, words
+from regard.data.synthetic.jobs.drawn import PEOPLE, Draw, disjoint_splits, phrases, words
 from regard.data.text.pairs import Pair, Splits
 
 CITIES = words(
@@ -37,30 +37,13 @@ WAYS = {
 }
 THINGS = words("bicycle car piano guitar camera clock table lamp coat book boat violin radio sofa")
 PETS = words("dog cat parrot rabbit horse pony turtle hamster goat duck")
-PLACES = (
-    "the park",
-    "the station",
-    "the kitchen",
-    "the garden",
-    "the library",
-    "the school",
-    "the market",
-    "the church",
-    "the harbour",
-    "the museum",
-    "the cellar",
-    "the woods",
+PLACES = phrases(
+    "the park, the station, the kitchen, the garden, the library, the school, the market, "
+    "the church, the harbour, the museum, the cellar, the woods"
 )
-TOPICS = (
-    "the new school",
-    "the old bridge",
-    "the price of bread",
-    "a new bus line",
-    "the library",
-    "the noise at night",
-    "the summer festival",
-    "the dirty river",
-    "a new playground",
+TOPICS = phrases(
+    "the new school, the old bridge, the price of bread, a new bus line, the library, "
+    "the noise at night, the summer festival, the dirty river, a new playground"
 )
 DISHES = words("soup bread cake pancakes noodles fish rice pizza salad dumplings")
 
