@@ -12,21 +12,8 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from regard.data.config import Column
-from regard.data.text.roles import (
-    BOTH_TEXTS,
-    FILLERS,
-    IDS,
-    IMAGES,
-    LANGUAGE_WORDS,
-    PAIRS,
-    TEXT,
-    TEXTS,
-    Layout,
-    fold,
-    is_language,
-    is_usual,
-    words_of,
-)
+from regard.data.text import roles
+from regard.data.text.roles import IDS, IMAGES, PAIRS, TEXT, TEXTS, Layout, fold, is_language
 from regard.errors import InputError, nearest
 
 SENTENCES = 2.5
@@ -68,12 +55,11 @@ def is_header(rows: Sequence[Sequence[str]], layout: Layout) -> bool:
 
 def _names_two_sides(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether two cells name the sides of pairs: by role, by language, or as `de_text`."""
-    sides = [words_of(cell) for cell in first]
-    known_words = {name for role in PAIRS.roles for name in role.names} | FILLERS | LANGUAGE_WORDS
+    sides = [roles.words_of(cell) for cell in first]
     sentences = _mean_words(below) >= SENTENCES
     if all(re.fullmatch(r"[^\W\d]+(_[^\W_]+)+", cell) for cell in first) and sentences:
         return True  # no sentence has underscores
-    if not all(side and len(side) <= 3 and side <= known_words for side in sides):
+    if not all(side and len(side) <= 3 and side <= roles.SIDE_WORDS for side in sides):
         return False
     source, target = ([role.fits(cell) for cell in first] for role in PAIRS.roles)
     names_roles = (source[0] and target[1]) or (target[0] and source[1])
@@ -90,7 +76,7 @@ def _has_usual_names(first: Sequence[str], below: Sequence[Sequence[str]], layou
         return False
     if layout is IMAGES and any(fold(cell) in layout["image"].names for cell in first):
         return True  # the path of an image has a suffix
-    if all(map(is_usual, first)):
+    if all(map(roles.is_usual, first)):
         return bool(hits) or len(first) > 2
     single = all(re.fullmatch(r"[\w#:-]*", cell) for cell in first)
     return len(hits) > 1 or (bool(hits) and single and len(first) > 2)
@@ -248,7 +234,8 @@ def _choose_by_name(
             continue
         matching = [index for index in free if role.fits(names[index])]
         exact = [index for index in matching if fold(names[index]) == role.key]
-        if layout is TEXTS and role is TEXT and {names[index] for index in matching} == BOTH_TEXTS:
+        names_both_texts = {names[index] for index in matching} == roles.BOTH_TEXTS
+        if layout is TEXTS and role is TEXT and names_both_texts:
             if guess_optional and "pair" not in indices:
                 indices["text"], indices["pair"] = matching
                 free[:] = [index for index in free if index not in matching]

@@ -120,6 +120,8 @@ IMAGES = Layout(
     strips=True,
     ragged=True,
 )
+SIDE_WORDS = {name for role in PAIRS.roles for name in role.names} | FILLERS | LANGUAGE_WORDS
+"""The words in names of the sides of pairs."""
 LAYOUTS = (PAIRS, TEXTS, WORDS, QUESTIONS, DOCUMENTS, IMAGES)
 BOTH_TEXTS = {"question", "sentence"}
 """Two usual names of texts that together name a pair of texts."""

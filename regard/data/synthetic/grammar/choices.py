@@ -10,19 +10,8 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-from regard.data.synthetic.grammar.lexicon import (
-    ADJECTIVES,
-    ADVERBS,
-    DATIVE,
-    GIVING,
-    INTRANSITIVE,
-    NOUNS,
-    PERSON,
-    PLACES,
-    TRANSITIVE,
-    WHERE,
-    nouns_of,
-)
+from regard.data.synthetic.grammar import lexicon
+from regard.data.synthetic.grammar.lexicon import ADJECTIVES, ADVERBS, NOUNS, WHERE, nouns_of
 from regard.data.synthetic.grammar.phrases import (
     HE,
     SHE,
@@ -48,7 +37,7 @@ OWNED = KIN | frozenset(
 """Nouns that can follow "my"; not, for example, the sea or the queen."""
 PEOPLE = nouns_of("person")
 WATERS = nouns_of("waters")
-SITES = nouns_of(" ".join(PLACES))
+SITES = nouns_of(" ".join(lexicon.PLACES))
 LANDMARKS = nouns_of("house school church castle bridge car bus truck train tram table")
 INSIDES = nouns_of("garden forest park house room kitchen school church castle city")
 STRETCHES = nouns_of("forest garden park desert valley city village field meadow")
@@ -64,12 +53,12 @@ DATIVE_PLURAL = 0.48
 """Probability of the plural in the dative: high, so that its -n is frequent for each noun."""
 INDOORS = frozenset(("look for", "hide", "eat", "drink", "wash", "hear", "sell"))
 """The transitive verbs that may have a place."""
-SEPARABLE = tuple(verb for verb in TRANSITIVE + INTRANSITIVE if verb.prefix)
+SEPARABLE = tuple(verb for verb in lexicon.TRANSITIVE + lexicon.INTRANSITIVE if verb.prefix)
 VERB_KINDS = (
-    (0.33, TRANSITIVE),
-    (0.1, DATIVE),
-    (0.09, GIVING),
-    (0.21, INTRANSITIVE),
+    (0.33, lexicon.TRANSITIVE),
+    (0.1, lexicon.DATIVE),
+    (0.09, lexicon.GIVING),
+    (0.21, lexicon.INTRANSITIVE),
     (0.27, SEPARABLE),
 )
 TIMES = {tense: tuple(a for a in ADVERBS if tense in a.tenses) for tense in ("past", "present")}
@@ -174,7 +163,7 @@ class Choices:
             third: Whether he, she and they are allowed: after a clause with people, they would
                 seem to stand for these.
         """
-        if self.happens(0.37) and any(noun.kind in PERSON for noun in verb.subjects):
+        if self.happens(0.37) and any(noun.kind in lexicon.PERSON for noun in verb.subjects):
             return self.weighted(SPEAKERS if third else ((0.66, I), (0.34, WE)))
         return self.phrase(self.choose(verb.subjects))
 
@@ -235,7 +224,7 @@ class Choices:
             subject,
             verb,
             self.object(verb, subject, negated) if verb.objects else None,
-            self._dative(PEOPLE, subject) if verb in GIVING else None,  # the receiver
+            self._dative(PEOPLE, subject) if verb in lexicon.GIVING else None,  # the receiver
             tense=tense,
             negated=negated,
             modal=self._modal(verb, subject, negated),
@@ -289,7 +278,7 @@ class Choices:
         """Draw a clause with "is": the old bridge was very narrow."""
         adjective = self.choose(ADJECTIVES)
         noun = self.choose(adjective.nouns)
-        if noun.kind in PERSON and self.happens(0.4):
+        if noun.kind in lexicon.PERSON and self.happens(0.4):
             subject: Nominal = self.choose((I, WE, HE, SHE, THEY) if third else (I, WE))
         else:
             phrase = self.phrase(noun, adjective=0.15)

@@ -25,14 +25,7 @@ from itertools import islice
 from regard.data.config import LONGEST
 from regard.data.synthetic.grammar.frames import DECIDING, Frames
 from regard.data.synthetic.grammar.gloss import translate_words, word_for_word
-from regard.data.synthetic.grammar.lexicon import (
-    ADJECTIVES,
-    DATIVE,
-    GIVING,
-    NOUNS,
-    TRANSITIVE,
-    TWO_GENDERS,
-)
+from regard.data.synthetic.grammar.lexicon import ADJECTIVES, NOUNS, TAKING, TRANSITIVE, TWO_GENDERS
 from regard.data.synthetic.grammar.people import SETTLING
 from regard.data.synthetic.grammar.phenomena import Analysis, analyse, is_settled
 from regard.data.synthetic.grammar.phrases import IT, Phrase, Sentence
@@ -48,8 +41,6 @@ LONGEST_TEST = 26
 UNPUNCTUATED = 25
 """Percentage of training and validation sentences without their final punctuation mark."""
 
-TAKING = TRANSITIVE + DATIVE + GIVING
-"""The verbs that take an object."""
 DEMO_COMBINATIONS = {("cross", "street"), ("tired", "animal"), ("wide", "street")}
 """Never held out: the two `DEMO` sentences are not in training, but their combinations are."""
 

@@ -9,16 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from regard.data.synthetic.grammar import lexicon
 from regard.data.synthetic.grammar.choices import ATTRIBUTES, INDOORS, PREDICATES, STATES
-from regard.data.synthetic.grammar.lexicon import (
-    ADJECTIVES,
-    DATIVE,
-    NOUNS,
-    PERSON,
-    SAYING,
-    TRANSITIVE,
-    verbs_of,
-)
+from regard.data.synthetic.grammar.lexicon import ADJECTIVES, NOUNS, PERSON, TRANSITIVE, verbs_of
 from regard.data.synthetic.grammar.people import MOODS, People
 from regard.data.synthetic.grammar.phrases import (
     IT,
@@ -90,7 +83,8 @@ def _deciding_adjectives() -> dict[tuple[Noun, Noun], tuple[Adjective, ...]]:
 DECIDING = _deciding_adjectives()
 TAKERS = {noun: tuple(verb for verb in AFTER if noun in verb.objects) for noun in NOUNS}
 TARGETED = {
-    noun: tuple(verb for verb in TRANSITIVE + DATIVE if noun in verb.objects) for noun in NOUNS
+    noun: tuple(verb for verb in TRANSITIVE + lexicon.DATIVE if noun in verb.objects)
+    for noun in NOUNS
 }
 
 
@@ -264,7 +258,7 @@ class Frames(People):
 
     def _report(self, body: Sentence, tense: str) -> Reported:
         """Draw who says or knows what the body tells."""
-        verb = self.choose(SAYING)
+        verb = self.choose(lexicon.SAYING)
         negated = verb.english == "know" and self.happens(0.3)
         return Reported(Clause(self.subject(verb), verb, tense=tense, negated=negated), body)
 

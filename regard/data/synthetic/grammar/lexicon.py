@@ -130,6 +130,8 @@ WAIT_FOR = replace(_parse_verb("wait for : warten : anyone : anyone"), prepositi
 """The only verb whose German object has a preposition; its object is always a pronoun."""
 DATIVE = tuple(_parse_verb(row, case="dat") for row in _TABLES["dative"])
 GIVING = tuple(_parse_verb(row) for row in _TABLES["giving"])
+TAKING = TRANSITIVE + DATIVE + GIVING
+"""The verbs that take an object."""
 INTRANSITIVE = tuple(_parse_intransitive(row) for row in _TABLES["intransitive"])
 SAYING = tuple(_parse_verb(row) for row in _TABLES["saying"])
 ADVERBS = tuple(_parse_adverb(row) for row in _TABLES["adverbs"])
