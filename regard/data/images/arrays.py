@@ -57,11 +57,11 @@ def read_npz(path: Path) -> dict[str, ImageArray]:
         InputError: The file is damaged, or has no arrays of images and labels.
     """
     with open_regular(path) as file, open_npz(path, file) as arrays:
-        parts = {
-            split: next((pair for pair in pairs if arrays.keys() >= {*pair}), None)
-            for split, pairs in KEYS.items()
-        }
-        pairs = {split: pair for split, pair in parts.items() if pair is not None}
+        pairs: dict[str, tuple[str, str]] = {}
+        for split, candidates in KEYS.items():
+            for pair in candidates:
+                if arrays.keys() >= {*pair}:
+                    pairs.setdefault(split, pair)
         if not pairs:
             got = f"arrays {', '.join(arrays)}"
             expected = "images and labels, or x_train, y_train, x_test and y_test"
@@ -70,9 +70,8 @@ def read_npz(path: Path) -> dict[str, ImageArray]:
             arrays[images].check()
             arrays[labels].check()
             _check_shapes(path, arrays[images].shape, arrays[labels].shape)
-        check_memory(
-            str(path), 2 * sum(arrays[name].size for pair in pairs.values() for name in pair)
-        )
+        size = sum(arrays[name].size for pair in pairs.values() for name in pair)
+        check_memory(str(path), 2 * size)
         names = arrays["names"].read(MOST_NAMES).reshape(-1).tolist() if "names" in arrays else []
         return {
             split: _image_array(path, arrays[images].read(), arrays[labels].read(), names)

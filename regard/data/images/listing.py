@@ -98,9 +98,7 @@ def _escape_controls(file: ImageFile) -> ImageFile:
     name, label = (
         escaped(text) if CONTROLS.search(text) else text for text in (file.name, file.label)
     )
-    return (
-        file if (name, label) == (file.name, file.label) else replace(file, name=name, label=label)
-    )
+    return replace(file, name=name, label=label)
 
 
 def has_images(path: str) -> bool:

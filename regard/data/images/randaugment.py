@@ -196,15 +196,12 @@ def _affine(
         down: A number, or one for each image.
     """
     images, channels, height, width = pixels.shape
-    numbers = (
-        np.broadcast_to(number, images)[:, None, None] for number in (xx, xy, yx, yy, right, down)
-    )
-    xx, xy, yx, yy, right, down = numbers
+    numbers = (xx, xy, yx, yy, right, down)
+    xx, xy, yx, yy, right, down = (np.broadcast_to(n, images)[:, None, None] for n in numbers)
     x = np.arange(width) + 0.5 - width / 2
     y = (np.arange(height) + 0.5 - height / 2)[:, None]
-    column = np.floor(xx * x + xy * y + right + width / 2).astype(
-        np.int64
-    )  # (images, height, width)
+    # the input pixel of each output pixel: (images, height, width)
+    column = np.floor(xx * x + xy * y + right + width / 2).astype(np.int64)
     row = np.floor(yx * x + yy * y + down + height / 2).astype(np.int64)
     inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
     flat_index = np.where(inside, row * width + column, 0).reshape(images, 1, -1)

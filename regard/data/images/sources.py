@@ -14,14 +14,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from regard.data.config import (
-    ALL_FOUND,
-    Columns,
-    DigitsData,
-    ImagesData,
-    OnBad,
-    ScenesData,
-)
+from regard.data.config import ALL_FOUND, Columns, DigitsData, ImagesData, OnBad, ScenesData
 from regard.data.images.decoding import Decoded, decode
 from regard.data.images.labelled_images import ImageSplits, LabelledImages, pixels_at
 from regard.data.images.listing import Listing, find_images
@@ -62,29 +55,27 @@ def read_images(
     path: str,
     reader: ImageReader,
     names: Sequence[str] = (),
-    on_bad: OnBad = "skip",
     *,
     columns: Columns = ALL_FOUND,
     for_tests: bool = False,
 ) -> LabelledImages:
-    """Read all images of a folder or file, as one set.
+    """Read all images of a folder or file, as one set; broken ones are skipped and counted.
 
     Args:
         path: As for `find_images`.
         reader: Scales images to the model's size.
         names: Names of classes that are numbers.
-        on_bad: `stop` at broken images, or `skip` and count them.
         columns: Which columns of a table are read.
         for_tests: Whether to read only the test split, if there is one.
 
     Raises:
-        InputError: There are no images, or broken ones with `stop`.
+        InputError: There are no images.
     """
     listing = find_images(path, columns)
     if for_tests:
         tests = [file for file in listing.files if file.split == "test"]
         listing.files[:] = tests or listing.files
-    decoded = _decode_listing(listing, reader, path, on_bad)
+    decoded = _decode_listing(listing, reader, path, "skip")
     skipped = len(listing.problems | decoded.problems)
     return replace(_labelled_images(decoded, range(len(decoded.files)), names), skipped=skipped)
 
@@ -146,12 +137,11 @@ def _decode_listing(listing: Listing, reader: ImageReader, path: str, on_bad: On
     files, quiet = listing.files, not _logger.isEnabledFor(logging.WARNING)
     shape = (reader.channels, reader.height, reader.width)
     with Progress(len(files), quiet=quiet, at_once=False) as bar:
-        decoded = decode(
-            files,
-            reader.bytes_of,
-            shape,
-            lambda done: bar.update_to(done, f"{done} of {len(files)} images read"),
-        )
+
+        def show(done: int) -> None:
+            bar.update_to(done, f"{done} of {len(files)} images read")
+
+        decoded = decode(files, reader.bytes_of, shape, show)
     problems = listing.problems | decoded.problems
     if not problems:
         return decoded
@@ -218,9 +208,8 @@ def _class_name(label: str, names: Sequence[str]) -> str:
     if not names or not label.isdecimal():
         return label
     if int(label) >= len(names):
-        raise InputError(
-            "data.names", got=f"{len(names)} names", expected=f"a name for class {label}, too"
-        )
+        expected = f"a name for class {label}, too"
+        raise InputError("data.names", got=f"{len(names)} names", expected=expected)
     return names[int(label)]
 
 
