@@ -179,24 +179,17 @@ def _oddities(report: Any) -> Iterator[str]:
 
 
 def _column_descriptions(data: Any) -> Iterator[str]:
-    """Describe the columns of tables that have no report of their own."""
+    """Describe the columns of tables without a report of their own, where they were found out."""
     if isinstance(data, MixtureData):
         for part in data.parts.values():
             if part.train is not None:
-                yield from filter(None, [files.describe_columns(part.train, part.columns)])
+                yield files.describe_columns(part.train, part.columns)
     elif isinstance(data, TextData):
         train, valid = training_files(data.files, data.valid)
         texts = TextFiles(find_files([*train, *valid]), columns=data.columns)
         yield from texts.describe()
     elif isinstance(data, ImagesData):
-        yield from _image_column_descriptions(data.folder or data.file or "", data.columns)
-
-
-def _image_column_descriptions(table: str, columns: Columns) -> Iterator[str]:
-    """Describe the columns of a table of images, if they were found out."""
-    if not tables.is_table(table) or not Path(table).exists():
-        return  # the error for a missing file comes when images are read
-    for part in arrow.splits_in(table).values() or [table]:
-        plan = tables.plan_columns(part, IMAGES, columns, "images")
-        if plan.inferred:
-            yield plan.describe()
+        table = data.folder or data.file or ""
+        if Path(table).exists():  # the error for a missing file comes when images are read
+            for part in arrow.splits_in(table).values() or [table]:
+                yield tables.describe_columns(part, IMAGES, data.columns, "images")

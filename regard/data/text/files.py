@@ -199,10 +199,8 @@ def check(
 
 def describe_columns(files: Files, columns: Columns) -> str:
     """Say which columns of a table are read, if that was found out; else nothing."""
-    if not isinstance(files, str) or not tables.is_table(files):
-        return ""
-    plan = tables.plan_columns(files, PAIRS, columns, ONE_EACH)
-    return plan.describe() if plan.inferred else ""
+    is_pair = not isinstance(files, str)
+    return "" if is_pair else tables.describe_columns(files, PAIRS, columns, ONE_EACH)
 
 
 def _suspicions(files: Files, sides: Sides, rows: Numbered[Pair]) -> Iterator[Problem]:

@@ -10,13 +10,7 @@ from typing import Any
 
 from regard.data.config import ALL_FOUND, Columns
 from regard.data.text import tables
-from regard.data.text.annotations import (
-    LABELLED,
-    READERS,
-    Question,
-    one_word_a_line,
-    plan_words,
-)
+from regard.data.text.annotations import LABELLED, READERS, Question, one_word_a_line, plan_words
 from regard.data.text.records import Problem
 from regard.data.text.roles import QUESTIONS, TEXTS, WORDS, Layout
 
@@ -70,11 +64,7 @@ class LabelReport:
 
 
 def check_labelled(
-    table: str,
-    task: str,
-    columns: Columns = ALL_FOUND,
-    shown: int = 10,
-    limit: int | None = None,
+    table: str, task: str, columns: Columns = ALL_FOUND, shown: int = 10, limit: int | None = None
 ) -> LabelReport:
     """Check a dataset of labelled examples without stopping at bad ones.
 
@@ -125,12 +115,8 @@ def example_key(example: Any) -> Hashable:
 def describe_labelled(table: str, task: str, columns: Columns) -> str:
     """Say which columns of a table are read, if that was found out; else nothing."""
     if task == "tag" and one_word_a_line(table):
-        plan = plan_words(table, columns)
-    elif tables.is_table(table):
-        plan = tables.plan_columns(table, LAYOUTS[task], columns, LABELLED)
-    else:
-        return ""
-    return plan.describe() if plan.inferred else ""
+        return plan_words(table, columns).describe()
+    return tables.describe_columns(table, LAYOUTS[task], columns, LABELLED)
 
 
 def _label_problems(labels: Counter[str], task: str) -> Counter[str]:

@@ -58,13 +58,13 @@ class Plan:
     """The roles of columns without names, if another number of columns has other roles."""
 
     def describe(self) -> str:
-        """Say what is read from which column, in one line."""
+        """Say what is read from which column, in one line; nothing if that was not found out."""
+        if not self.inferred:
+            return ""
         if self.positions:
             return f"{self.file} has no names of columns, taken as {', '.join(self.positions)}"
         columns = {role: self.column(role) for role in self.chosen}
-        unused = [
-            name for index, name in enumerate(self.names) if index not in self.chosen.values()
-        ]
+        unused = [name for i, name in enumerate(self.names) if i not in self.chosen.values()]
         header = f"first line of {self.file} taken as names of columns: {names_text(self.names)}"
         parts = [
             header if self.header else "",
@@ -150,21 +150,23 @@ def has_header(file: str, layout: Layout, expected: str, *, unsure: bool = False
         expected: What the file should contain, for the error about an empty file.
         unsure: Also if it may be names or an example, which `plan_columns` asks about.
     """
-    sample = _first_rows(_cell_rows(file, expected))
-    return _begins_with_names(sample, layout) or (unsure and _may_begin_with_names(sample, layout))
+    return _begins_with_names(_first_rows(_cell_rows(file, expected)), layout, unsure=unsure)
 
 
-def _may_begin_with_names(sample: Sequence[list[str] | Problem], layout: Layout) -> bool:
-    """Whether the first row may be names of columns, or an example."""
+def _begins_with_names(
+    sample: Sequence[list[str] | Problem], layout: Layout, *, unsure: bool = False
+) -> bool:
+    """Whether the first row looks like names of columns; with `unsure`, or may be an example."""
     rows = [row for row in sample if not isinstance(row, Problem)]
+    if not rows or sample[0] is not rows[0]:
+        return False
     may_be = may_name_tags if layout is WORDS else may_be_names
-    return bool(rows) and sample[0] is rows[0] and may_be(rows)
+    return is_header(rows, layout) or (unsure and may_be(rows))
 
 
-def _begins_with_names(sample: Sequence[list[str] | Problem], layout: Layout) -> bool:
-    """Whether the first row looks like names of columns."""
-    rows = [row for row in sample if not isinstance(row, Problem)]
-    return bool(rows) and sample[0] is rows[0] and is_header(rows, layout)
+def describe_columns(table: str, layout: Layout, columns: Columns, expected: str) -> str:
+    """Say which columns of a table are read, if that was found out; else nothing."""
+    return plan_columns(table, layout, columns, expected).describe() if is_table(table) else ""
 
 
 def plan_columns(table: str, layout: Layout, columns: Columns, expected: str) -> Plan:
@@ -216,7 +218,8 @@ def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list
     if not rows:
         return Plan(file)
     first = [cell.strip() for cell in rows[0]]
-    unsure = not header and columns.header is None and _may_begin_with_names(sample, layout)
+    may_be_header = not header and columns.header is None
+    unsure = may_be_header and _begins_with_names(sample, layout, unsure=True)
     if not header and not unsure:
         return _plan_numbers(file, layout, columns, rows)
     indices = choose_columns(file, first, layout, columns.named)
