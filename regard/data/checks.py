@@ -191,5 +191,5 @@ def _column_descriptions(data: Any) -> Iterator[str]:
     elif isinstance(data, ImagesData):
         table = data.folder or data.file or ""
         if Path(table).exists():  # the error for a missing file comes when images are read
-            for part in arrow.splits_in(table).values() or [table]:
-                yield tables.describe_columns(part, IMAGES, data.columns, "images")
+            for split in arrow.splits_in(table).values() or [table]:
+                yield tables.describe_columns(split, IMAGES, data.columns, "images")

@@ -71,9 +71,8 @@ def pairs_of(config: DataConfig, split: str) -> Sequence[Pair]:
 def few_pairs(config: DataConfig, count: int) -> Sequence[Pair]:
     """Return the first training pairs, reading or generating no more than needed."""
     if isinstance(config, GrammarData | ToyData):
-        return load_splits(
-            config.model_copy(update={"pairs": count, "held_out": count})
-        ).splits.train
+        smaller = config.model_copy(update={"pairs": count, "held_out": count})
+        return load_splits(smaller).splits.train
     if isinstance(config, FileData):
         return _first_pairs(config, config.max_words, count)
     if isinstance(config, MixtureData):

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -186,13 +187,12 @@ def _draw_thing(random: np.random.Generator, kind: int, size: int) -> Thing:
 
 def _are_apart(positions: Sequence[Sequence[float]], radii: Sequence[float]) -> bool:
     """Whether no two objects overlap, and it is clear where the first is, seen from the others."""
-    for i in range(len(positions)):
-        for j in range(i + 1, len(positions)):
-            right, down = (abs(a - b) for a, b in zip(positions[i], positions[j], strict=True))
-            if math.hypot(right, down) < radii[i] + radii[j] + GAP:
-                return False
-            if i == 0 and abs(right - down) < CLEAR:
-                return False
+    for i, j in combinations(range(len(positions)), 2):
+        right, down = (abs(a - b) for a, b in zip(positions[i], positions[j], strict=True))
+        if math.hypot(right, down) < radii[i] + radii[j] + GAP:
+            return False
+        if i == 0 and abs(right - down) < CLEAR:
+            return False
     return True
 
 
@@ -215,25 +215,20 @@ def _paint_thing(image: Image.Image, thing: Thing, fill: Any, ground: Any) -> No
             draw.ellipse((x - inner, y - inner, x + inner, y + inner), fill=ground)
         return
     cosine, sine = math.cos(math.radians(thing.turn)), math.sin(math.radians(thing.turn))
-    draw.polygon(
-        [
-            (
-                x + radius * (cosine * right - sine * down),
-                y + radius * (sine * right + cosine * down),
-            )
-            for right, down in OUTLINES[thing.shape]
-        ],
-        fill=fill,
-    )
+    corners = []
+    for right, down in OUTLINES[thing.shape]:
+        turned_right, turned_down = cosine * right - sine * down, sine * right + cosine * down
+        corners.append((x + radius * turned_right, y + radius * turned_down))
+    draw.polygon(corners, fill=fill)
 
 
 def _corners(count: int, radii: Sequence[float], first: float = -90) -> list[tuple[float, float]]:
     """Points on circles, clockwise from an angle in degrees; their radii take turns."""
-    angles = [math.radians(first + 360 * number / count) for number in range(count)]
-    return [
-        (radii[number % len(radii)] * math.cos(angle), radii[number % len(radii)] * math.sin(angle))
-        for number, angle in enumerate(angles)
-    ]
+    corners = []
+    for number in range(count):
+        radius, angle = radii[number % len(radii)], math.radians(first + 360 * number / count)
+        corners.append((radius * math.cos(angle), radius * math.sin(angle)))
+    return corners
 
 
 ARM = 0.33

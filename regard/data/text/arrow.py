@@ -184,14 +184,9 @@ def _arrow_batches(pyarrow: Any, path: Path, columns: list[str]) -> Iterator[Any
     """Yield the rows of an Arrow file, at most `AT_ONCE` in a batch."""
     with pyarrow.memory_map(str(path)) as source:
         reader = _arrow_reader(pyarrow, source)
-        for number in range(getattr(reader, "num_record_batches", 2**62)):
-            try:
-                record_batch = (
-                    reader.get_batch(number) if hasattr(reader, "get_batch")
-                    else reader.read_next_batch()
-                )  # fmt: skip
-            except StopIteration:
-                return
+        is_file = hasattr(reader, "get_batch")  # a stream yields its batches itself
+        batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
+        for record_batch in batches:
             batch = record_batch.select(columns)
             batch.validate(full=True)  # offsets that lead out of the file would be followed
             for start in range(0, batch.num_rows, AT_ONCE):

@@ -162,9 +162,8 @@ class Masking:
         """Mask tokens of sequences that already have their begin and end symbols."""
         masked_rows, label_rows = [], []
         for row, example in zip(rows, index, strict=True):
-            masked, positions = mask_tokens(
-                row, self.symbols, generator(self.seed, epoch, example), self.rate
-            )
+            random = generator(self.seed, epoch, example)
+            masked, positions = mask_tokens(row, self.symbols, random, self.rate)
             labels = np.full_like(row, -1)
             labels[positions] = row[positions]
             masked_rows.append(masked)

@@ -166,7 +166,7 @@ class TextFiles:
             InputError: The file cannot be read, or it is not clear which column it is.
         """
         columns = self._columns(file)
-        return columns and tables.plan_columns(file, DOCUMENTS, columns, LINES)
+        return None if columns is None else tables.plan_columns(file, DOCUMENTS, columns, LINES)
 
     def describe(self) -> list[str]:
         """Say of each table which column has the texts, if that was found out."""

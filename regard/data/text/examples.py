@@ -202,22 +202,22 @@ class Examples(Sequence[Item]):
         if self.size <= size:
             return self
         random, share = generator(0), size / self.size
-        sampled_numbers = [
-            self._numbers(slice(first, first + SCANNED))[
-                random.random(min(SCANNED, remaining)) < share
-            ]
-            for first, remaining in ((at, len(self) - at) for at in range(0, len(self), SCANNED))
-        ]
-        return self.take(np.concatenate(sampled_numbers))
+        parts = [self._numbers(part) for part in scanned_parts(len(self))]
+        sampled = [numbers[random.random(len(numbers)) < share] for numbers in parts]
+        return self.take(np.concatenate(sampled))
 
     def with_keys_of(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yield the examples whose key is that of one of the items."""
         digests = b"".join(map(self._reading.digest, items))
         hashes = np.unique(np.frombuffer(digests, dtype=np.uint64)[::2])
-        for first in range(0, len(self), SCANNED):
-            part = slice(first, first + SCANNED)
+        for part in scanned_parts(len(self)):
             same = np.isin(self.keys(part)[:, 0], hashes)
             yield from self.take(self._numbers(part)[same])
+
+
+def scanned_parts(count: int) -> list[slice]:
+    """Return the parts in which `count` hashes are compared."""
+    return [slice(first, first + SCANNED) for first in range(0, count, SCANNED)]
 
 
 def collect(

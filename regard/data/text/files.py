@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 
 from regard.data.config import ALL_FOUND, Columns, Files, OnBad
@@ -199,8 +200,9 @@ def check(
 
 def describe_columns(files: Files, columns: Columns) -> str:
     """Say which columns of a table are read, if that was found out; else nothing."""
-    is_pair = not isinstance(files, str)
-    return "" if is_pair else tables.describe_columns(files, PAIRS, columns, ONE_EACH)
+    if not isinstance(files, str):
+        return ""
+    return tables.describe_columns(files, PAIRS, columns, ONE_EACH)
 
 
 def _suspicions(files: Files, sides: Sides, rows: Numbered[Pair]) -> Iterator[Problem]:
@@ -243,10 +245,8 @@ def _read_aligned(source: str, target: str) -> Numbered[Sentences]:
             expected="as many in one as in the other",
             fix="line n of one must be the translation of line n of the other",
         )
-    lines = zip(
-        records.text_lines(source, ONE_EACH), records.text_lines(target, ONE_EACH), strict=True
-    )
-    for (number, text), (_, translation) in lines:
+    sides = (records.text_lines(file, ONE_EACH) for file in (source, target))
+    for (number, text), (_, translation) in zip(*sides, strict=True):
         if isinstance(text, Problem):
             yield number, text
         else:
@@ -263,9 +263,7 @@ def _read_pair_table(file: str, columns: Columns) -> Numbered[Sentences]:
             "or .parquet",
             fix="two aligned files are written [source.txt, target.txt]",
         )
-    return tables.read_rows(
-        file, PAIRS, columns, lambda row: (row["source"], row["target"]), ONE_EACH
-    )
+    return tables.read_rows(file, PAIRS, columns, itemgetter("source", "target"), ONE_EACH)
 
 
 def _name(files: Files) -> str:

@@ -91,12 +91,7 @@ class People(Choices):
         return Shared(
             Clause(subject, first, person, tense=tense),
             Clause(
-                subject,
-                second,
-                pronoun_for(person),
-                tense=tense,
-                elided=True,
-                about=person.noun,
+                subject, second, pronoun_for(person), tense=tense, elided=True, about=person.noun
             ),
         )
 
@@ -129,14 +124,8 @@ class People(Choices):
     ) -> Clause:
         """Draw a clause of what others do, with the person's pronoun as the object."""
         verb = self.choose(verbs)
-        return Clause(
-            self._other_subject(verb, person),
-            verb,
-            pronoun_for(person),
-            tense=tense,
-            negated=negated,
-            about=person.noun,
-        )
+        subject, pronoun = self._other_subject(verb, person), pronoun_for(person)
+        return Clause(subject, verb, pronoun, tense=tense, negated=negated, about=person.noun)
 
     def _other_subject(self, verb: Verb, person: Phrase) -> Nominal:
         """Draw a subject that the pronoun cannot stand for.
