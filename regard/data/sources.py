@@ -28,7 +28,7 @@ from regard.data.synthetic.toy import toy_splits
 from regard.data.text.examples import Examples, Reading, collect
 from regard.data.text.files import read_pairs
 from regard.data.text.pairs import Pair, Splits
-from regard.data.text.splits import Source, files_of_splits, hold_out, read_splits
+from regard.data.text.splits import files_of_splits, hold_out, read_splits
 from regard.errors import InputError
 from regard.runtime.lazy import imported
 
@@ -125,14 +125,14 @@ def _digest(pairs: Sequence[Pair], settings: str) -> str:
 
 def _read_files(config: FileData) -> Loaded:
     """Read the files of each split; a split without a file is held out from training."""
-    source = Source(
-        type=Pair,
+    parts, skipped, checksums = read_splits(
+        config,
+        read=lambda files: read_pairs(files, config.max_words, config.columns),
+        example_type=Pair,
         noun="pair",
         key=GROUP_KEYS[config.group],
         grouping=config.group,
-        read=lambda files: read_pairs(files, config.max_words, config.columns),
     )
-    parts, skipped, checksums = read_splits(config, source)
     splits: dict[str, Sequence[Pair]] = {}
     counts = {"valid": config.held_out, "test": config.held_out_test}
     for i, (name, count) in enumerate(counts.items()):

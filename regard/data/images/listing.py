@@ -151,13 +151,12 @@ def _list_file(location: Path, path: str, columns: Columns = ALL_FOUND) -> Listi
     else:
         expected = ".csv, .tsv, .jsonl, .parquet, .npz, .tar, .zip or an IDX file"
         raise InputError(path, got="another kind of file", expected=expected)
-    return Listing(
-        [
-            ImageFile(f"{split or 'image'} {number}", image, label, split)
-            for split, part in splits.items()
-            for number, (image, label) in enumerate(zip(part.images, part.labels, strict=True))
-        ]
-    )
+    files = [
+        ImageFile(f"{split or 'image'} {number}", image, label, split)
+        for split, part in splits.items()
+        for number, (image, label) in enumerate(zip(part.images, part.labels, strict=True))
+    ]
+    return Listing(files)
 
 
 def _list_folder(folder: Path, path: str, columns: Columns) -> Listing:

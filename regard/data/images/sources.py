@@ -19,10 +19,10 @@ from regard.data.images.decoding import Decoded, decode
 from regard.data.images.labelled_images import ImageSplits, LabelledImages, pixels_at
 from regard.data.images.listing import Listing, find_images
 from regard.data.synthetic import digits
+from regard.data.text.examples import progress
 from regard.data.text.splits import choose_groups
 from regard.errors import InputError
 from regard.inputs.images.reader import ImageReader
-from regard.runtime.progress import Progress
 
 MAX_NAMED = 3
 """How many broken files a warning names."""
@@ -134,9 +134,8 @@ def _merge_listings(listings: dict[str, Listing]) -> Listing:
 
 def _decode_listing(listing: Listing, reader: ImageReader, path: str, on_bad: OnBad) -> Decoded:
     """Decode the images of a listing, and say once which were skipped."""
-    files, quiet = listing.files, not _logger.isEnabledFor(logging.WARNING)
-    shape = (reader.channels, reader.height, reader.width)
-    with Progress(len(files), quiet=quiet, at_once=False) as bar:
+    files, shape = listing.files, (reader.channels, reader.height, reader.width)
+    with progress(len(files)) as bar:
 
         def show(done: int) -> None:
             bar.update_to(done, f"{done} of {len(files)} images read")

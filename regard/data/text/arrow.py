@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError
-from regard.runtime.files import parse_json, read_small
+from regard.runtime.files import read_json
 
 SUFFIXES = (".parquet", ".arrow")
 AT_ONCE = 256
@@ -57,7 +57,7 @@ def splits_in(table: str) -> dict[str, str]:
     if not path.is_dir():
         return {}
     if (path / "dataset_dict.json").is_file():
-        names = _read_json(path / "dataset_dict.json").get("splits")
+        names = read_json(path / "dataset_dict.json", MOST_INFO).get("splits")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise InputError(f"{path / 'dataset_dict.json'}", got="no list of splits")
         return {
@@ -225,7 +225,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 def _files_in_state(folder: Path) -> list[Path]:
     """List the Arrow files that a `state.json` names; none of them may lie elsewhere."""
-    state = _read_json(folder / "state.json")
+    state = read_json(folder / "state.json", MOST_INFO)
     if state.get("_indices_data_files") or state.get("_indices_files"):
         got = "a dataset with indices, written by an old version"
         raise InputError(str(folder), got=got, fix="save it again: load_from_disk, save_to_disk")
@@ -240,10 +240,6 @@ def _files_in_state(folder: Path) -> list[Path]:
         if not (folder / name).is_file():
             raise InputError(str(folder / name), got="no such file", expected="a part of the data")
     return [folder / name for name in names]
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    return parse_json(path, read_small(path, MOST_INFO))
 
 
 def _is_object(kind: Any) -> bool:

@@ -360,9 +360,8 @@ def _lines(file: str, note: OnProblem) -> Generator[tuple[int, str]]:
                 first = number == 1 and stream.tell() == len(raw)
                 ends = raw.endswith(b"\n")
                 try:
-                    text = carriage_return + _decode_part(
-                        records.without_mark(file, raw) if first else raw, decoder
-                    )
+                    part = records.without_mark(file, raw) if first else raw
+                    text = carriage_return + _decode_part(part, decoder)
                 except Unfit as problem:
                     note(Problem(file, number, *problem.args))
                     carriage_return = ""

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,6 @@ from regard.data.config import FileData, LabelledData, PartData
 from regard.data.order import generator, index_type, random_order
 from regard.data.text import arrow, records
 from regard.data.text.examples import Examples, Item, Reading, collect, scanned_parts
-from regard.data.text.records import Problem
 from regard.errors import InputError
 
 Parts = dict[str, Examples[Any]]
@@ -34,30 +32,23 @@ TEXT_SHARE = {".gz": 4.0, ".parquet": 4.0, ".jsonl": 0.8}
 """About how many bytes of text there are in a byte of such a file, for the progress."""
 
 
-@dataclass(frozen=True)
-class Source(Generic[Item]):
-    """How the files of a dataset are read."""
-
-    type: type[Item]
-    """The dataclass of an example."""
-    noun: str
-    """What an example is called in messages."""
-    key: Callable[[Item], Hashable]
-    """Equal for examples that must stay in one split."""
-    grouping: str
-    """A name for `key`, for keys of the cache."""
-    read: Callable[[Any], Iterable[Item | Problem]]
-    """The files of a split -> examples, or problems of lines that cannot be used."""
-
-
 def read_splits(
-    data: FileData | LabelledData, source: Source[Any]
+    data: FileData | LabelledData,
+    read: Callable[[Any], Iterable[Any]],
+    example_type: type[Item],
+    noun: str,
+    key: Callable[[Item], Hashable],
+    grouping: str,
 ) -> tuple[Parts, dict[str, int], dict[str, str]]:
     """Read the files of a recipe's `data:` section.
 
     Args:
         data: Names the files.
-        source: How they are read.
+        read: The files of a split -> examples, or problems of lines that cannot be used.
+        example_type: The dataclass of an example.
+        noun: What an example is called in messages.
+        key: Equal for examples that must stay in one split.
+        grouping: A name for `key`, for keys of the cache.
 
     Returns:
         The examples of each split, the numbers of skipped ones, and the SHA-256 of each file.
@@ -69,19 +60,19 @@ def read_splits(
     skipped: Counter[str] = Counter()
     checksums: dict[str, str] = {}
     checksum = cache(records.checksum)  # of each file once, and only when it is asked for
-    settings = data.model_dump(mode="json", exclude=CHOICE) | {"grouping": source.grouping}
+    settings = data.model_dump(mode="json", exclude=CHOICE) | {"grouping": grouping}
     for name, files in files_of_splits(data).items():
         names = (files,) if isinstance(files, str) else files
         reading = Reading(
-            type=source.type,
-            key=source.key,
+            type=example_type,
+            key=key,
             name=" and ".join(names),
-            noun=source.noun,
+            noun=noun,
             depends_on=partial(_depends_on, names, checksum, settings),
             size=sum(map(text_size, names)),
             on_bad=data.on_bad,
         )
-        parts[name], skipped_here = collect(partial(source.read, files), reading)
+        parts[name], skipped_here = collect(partial(read, files), reading)
         skipped.update(skipped_here)
         checksums |= {file: checksum(file) for file in names}
     return parts, dict(skipped), checksums

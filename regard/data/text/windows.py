@@ -149,11 +149,10 @@ def windows(tokens: int, max_tokens: int, overlap: int) -> list[Window]:
         return [Window(0, tokens, range(tokens))]
     step = max_tokens - min(overlap, max_tokens // 2)
     starts = [*range(0, tokens - max_tokens, step), tokens - max_tokens]
-    borders = [0]
-    for previous, current in pairwise(starts):
-        borders.append((current + previous + max_tokens) // 2)  # the middle of the overlap
-    borders.append(tokens)
+    # the border of two windows is the middle of what they share
+    middles = [(start + before + max_tokens) // 2 for before, start in pairwise(starts)]
+    borders = pairwise([0, *middles, tokens])
     return [
-        Window(start, start + max_tokens, range(borders[i], borders[i + 1]))
-        for i, start in enumerate(starts)
+        Window(start, start + max_tokens, range(*ends))
+        for start, ends in zip(starts, borders, strict=True)
     ]

@@ -16,24 +16,6 @@ from regard.data.synthetic.grammar.lexicon import PERSON, PREPOSITIONS
 from regard.data.synthetic.grammar.words import Adjective, Noun
 
 
-class Nominal(Protocol):
-    """A phrase or pronoun that can be a subject or an object."""
-
-    @property
-    def noun(self) -> Noun | None:
-        """Its noun; None for a personal pronoun."""
-
-    @property
-    def agrees(self) -> int:
-        """The verb form that agrees with it as a subject: FIRST, THIRD or PLURAL."""
-
-    def english(self, case: str) -> str:
-        """Return its English words; only pronouns depend on the case."""
-
-    def german(self, case: str) -> str:
-        """Return its German words in a case."""
-
-
 class Sentence(Protocol):
     """A clause or sentence: the interface of everything that can be written in both languages."""
 
@@ -174,6 +156,11 @@ class RelativePronoun:
     def german(self, case: str) -> str:
         """Return the German form in a case, for example der, den, dem, denen."""
         return german.RELATIVE[case]["p" if self.plural else self.noun.gender]
+
+
+Nominal = Phrase | Pronoun | RelativePronoun
+"""What can be a subject or an object. `noun` is None for a personal pronoun; `agrees` is the verb
+form that agrees with it: FIRST, THIRD or PLURAL. In English, only pronouns depend on the case."""
 
 
 @dataclass(frozen=True, slots=True)
