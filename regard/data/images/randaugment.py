@@ -49,9 +49,8 @@ def randaugment(pixels: Bytes, dice: NDArray[np.float64], count: int, magnitude:
     return pixels
 
 
-def identity(pixels: Bytes, strength: Strength) -> Bytes:
+def identity(pixels: Bytes, _strength: Strength) -> Bytes:
     """Leave the images as they are."""
-    del strength
     return pixels
 
 
@@ -124,9 +123,8 @@ def solarize(pixels: Bytes, strength: Strength) -> Bytes:
     return np.where(pixels >= threshold, 255 - pixels, pixels)
 
 
-def autocontrast(pixels: Bytes, strength: Strength) -> Bytes:
+def autocontrast(pixels: Bytes, _strength: Strength) -> Bytes:
     """Stretch each channel to all values from 0 to 255."""
-    del strength
     low = pixels.min(axis=(2, 3), keepdims=True).astype(np.float64)
     high = pixels.max(axis=(2, 3), keepdims=True).astype(np.float64)
     scale = 255 / np.maximum(high - low, 1)
@@ -134,13 +132,12 @@ def autocontrast(pixels: Bytes, strength: Strength) -> Bytes:
     return np.where(high > low, stretched, pixels)
 
 
-def equalize(pixels: Bytes, strength: Strength) -> Bytes:
+def equalize(pixels: Bytes, _strength: Strength) -> Bytes:
     """Map the values of each channel so that all of them are about equally frequent.
 
     Value v becomes (step / 2 + pixels below v) / step, with step = (pixels - those of the highest
     value) / 255, in whole numbers.
     """
-    del strength
     images, channels, height, width = pixels.shape
     planes = np.arange(images * channels)[:, None]
     flat = pixels.reshape(images * channels, height * width)  # (planes, pixels)

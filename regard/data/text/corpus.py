@@ -177,9 +177,7 @@ class Corpus:
         """Return the ids from `start` to `stop` in the concatenation of the documents."""
         if start >= stop:
             return np.zeros(0, dtype=np.int64)
-        ranges = self.documents.between(start, stop)
-        slices = zip(ranges.starts.tolist(), ranges.sizes.tolist(), strict=True)
-        return np.concatenate([self.ids[at : at + size] for at, size in slices]).astype(np.int64)
+        return self.ids[self.documents.between(start, stop).indices()].astype(np.int64)
 
     def part(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Corpus:
         """Return a corpus of other documents, which are ranges of the same array of ids."""

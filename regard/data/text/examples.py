@@ -138,7 +138,9 @@ class Examples(Sequence[Item]):
     def blocks(self) -> Iterator[list[Item]]:
         """Yield the examples in lists of bounded size."""
         for first in range(0, len(self), BLOCK_EXAMPLES):
-            starts, stops = self._ranges(slice(first, first + BLOCK_EXAMPLES))
+            numbers = self._numbers(slice(first, first + BLOCK_EXAMPLES)).astype(np.int64)
+            stops = np.asarray(self._rows.ends[numbers])
+            starts = np.where(numbers > 0, self._rows.ends[numbers - 1], 0)
             while len(starts):
                 count = int(np.searchsorted(np.cumsum(stops - starts), BLOCK_BYTES)) + 1
                 yield self._load_examples(starts[:count].tolist(), stops[:count].tolist())
@@ -161,12 +163,6 @@ class Examples(Sequence[Item]):
         if self._index is None:
             return np.arange(*part.indices(len(self)), dtype=index_type(len(self)))
         return self._index[part]
-
-    def _ranges(self, part: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where each example of a part begins and ends in the file."""
-        numbers = self._numbers(part).astype(np.int64)
-        stops = np.asarray(self._rows.ends[numbers])
-        return np.where(numbers > 0, self._rows.ends[numbers - 1], 0), stops
 
     def take(self, index: NDArray[Any]) -> Examples[Item]:
         """Return the examples with these numbers among all examples of the files."""

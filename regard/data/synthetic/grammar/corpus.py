@@ -25,7 +25,13 @@ from itertools import islice
 from regard.data.config import LONGEST
 from regard.data.synthetic.grammar.frames import DECIDING, Frames
 from regard.data.synthetic.grammar.gloss import translate_words, word_for_word
-from regard.data.synthetic.grammar.lexicon import ADJECTIVES, NOUNS, TAKING, TRANSITIVE, TWO_GENDERS
+from regard.data.synthetic.grammar.lexicon import (
+    ADJECTIVES,
+    TAKING,
+    TWO_GENDERS,
+    nouns_of,
+    verbs_of,
+)
 from regard.data.synthetic.grammar.people import SETTLING
 from regard.data.synthetic.grammar.phenomena import Analysis, analyse, is_settled
 from regard.data.synthetic.grammar.phrases import IT, Phrase, Sentence
@@ -47,9 +53,7 @@ DEMO_COMBINATIONS = {("cross", "street"), ("tired", "animal"), ("wide", "street"
 
 def _demo(adjective: str, meant: int) -> Pair:
     """Build the demo sentence, in which the last word decides what "it" stands for."""
-    nouns = {noun.english: noun for noun in NOUNS}
-    candidates = nouns["animal"], nouns["street"]
-    cross = next(verb for verb in TRANSITIVE if verb.english == "cross")
+    candidates, [cross] = nouns_of("animal street"), verbs_of("cross")
     predicate = next(word for word in ADJECTIVES if word.english == adjective)
     main = Clause(Phrase(candidates[0]), cross, Phrase(candidates[1]), negated=True)
     noun = candidates[meant]

@@ -90,17 +90,14 @@ def nouns() -> Mapping[str, Sequence[Noun]]:
     return kinds
 
 
-def _is_present(frame: Frame) -> bool:
-    return any(word in frame.english for word in ("doesn't", "avoids"))
-
-
 def _pair(draw: Draw, frame: Frame, subject: Noun, thing: Noun, *, about_subject: bool) -> Pair:
     """Write one sentence: `it` stands for the subject or for the object."""
     noun, kind = (subject, frame.subject) if about_subject else (thing, frame.object)
     adjective = draw.one(ADJECTIVES[kind])
     german = ADJECTIVES[kind][adjective]
     degree, grad = draw.choice([("too ", "zu "), ("too ", "zu "), ("so ", "so "), ("", "")])
-    be, sein = ("is", "ist") if _is_present(frame) else ("was", "war")
+    is_present = any(word in frame.english for word in ("doesn't", "avoids"))
+    be, sein = ("is", "ist") if is_present else ("was", "war")
     english = frame.english.format(s=f"the {subject.english}", o=f"the {thing.english}")
     clause = frame.german.format(s=subject.subject, o=thing.object)
     because, weil = draw.choice([("because", "weil"), ("because", "weil"), ("since", "da")])
