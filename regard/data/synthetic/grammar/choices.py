@@ -28,16 +28,11 @@ from regard.data.synthetic.grammar.words import Adjective, Adverb, Noun, Verb
 Item = TypeVar("Item")
 
 KIN = frozenset(nouns_of("brother friend uncle sister aunt daughter"))
-OWNED = KIN | frozenset(
-    nouns_of(
-        "beast child teacher doctor vehicle vessel thing opening device food drink "
-        "garden house room kitchen school village city"
-    )
-)
+OWNED = frozenset(nouns_of("OWNED"))
 """Nouns that can follow "my"; not, for example, the sea or the queen."""
 PEOPLE = nouns_of("person")
 WATERS = nouns_of("waters")
-SITES = nouns_of(" ".join(lexicon.PLACES))
+SITES = nouns_of("place")
 LANDMARKS = nouns_of("house school church castle bridge car bus truck train tram table")
 INSIDES = nouns_of("garden forest park house room kitchen school church castle city")
 STRETCHES = nouns_of("forest garden park desert valley city village field meadow")

@@ -25,23 +25,20 @@ from regard.data.synthetic.grammar.words import (
 )
 from regard.data.synthetic.tables import read_tables
 
-PERSON = ("he", "she", "young")
-"""The kinds of nouns for people: those with the pronoun "he" or "she", and children."""
-GROUPS = {
-    "person": PERSON,
-    "anyone": ("beast", *PERSON),
-    "adult": ("he", "she"),
-    "LARGE": ("animal", "dog", "horse", "cow", "donkey", "goat", "pig"),
-    "THIEVING": ("dog", "cat", "bird", "fox", "mouse", "wolf", "goat", "pig", "rabbit"),
-}
-"""Names for groups of kinds or nouns."""
-PLACES = ("waters", "road", "open", "grounds", "height", "building")
-WHERE = {"waters": "at", "road": "on", "open": "on", "grounds": "in", "height": "on",
-         "building": "in", "desert": "in", "valley": "in", "island": "on"}  # fmt: skip
-"""The preposition of place of a kind or noun: at the river, in the valley."""
-
-
 _TABLES = read_tables("grammar/lexicon.txt")
+
+
+def _cells(row: str) -> list[str]:
+    """Return the cells of a row, which colons separate."""
+    return [cell.strip() for cell in row.split(":")]
+
+
+GROUPS = {name: tuple(words.split()) for name, words in map(_cells, _TABLES["groups"])}
+"""Names for groups of kinds or nouns."""
+PERSON = GROUPS["person"]
+"""The kinds of nouns for people: those with the pronoun "he" or "she", and children."""
+WHERE = dict(map(_cells, _TABLES["where"]))
+"""The preposition of place of a kind or noun: at the river, in the valley."""
 
 
 def _parse_noun(row: str) -> Noun:
@@ -80,11 +77,6 @@ def _parse_adjective(row: str) -> Adjective:
         decides="!" in mark,
         graded="=" not in mark,
     )
-
-
-def _cells(row: str) -> list[str]:
-    """Return the cells of a row, which colons separate."""
-    return [cell.strip() for cell in row.split(":")]
 
 
 def _parse_verb(row: str, case: str = "acc") -> Verb:
