@@ -127,14 +127,26 @@ def _table_has_images(path: str) -> bool:
 
 def _list_splits(path: str, columns: Columns) -> Listing:
     """Read a Parquet file, or a dataset folder with all of its splits."""
-    splits = arrow.splits_in(path)
-    if not splits:
-        return _list_table(path, columns)
-    listing = Listing()
-    for split, part in splits.items():
-        for file in _list_table(part, columns).files:
-            listing.files.append(replace(file, name=f"{split}: {file.name}", split=split))
-    return listing
+    parts = arrow.splits_in(path) or {"": path}
+    return merge_listings({split: _list_table(part, columns) for split, part in parts.items()})
+
+
+def merge_listings(listings: dict[str, Listing]) -> Listing:
+    """Join the images of several folders or files, by split; a split that is named decides.
+
+    Args:
+        listings: The images of each split; "" for those of a folder or file that has several.
+    """
+    merged = Listing()
+    for split, listing in listings.items():
+        for file in listing.files:
+            if split:
+                file = replace(file, name=f"{split}: {file.name}", split=split)
+            if split or file.split not in listings or not file.split:
+                merged.files.append(file)
+        merged.problems |= listing.problems
+        merged.others += listing.others
+    return merged
 
 
 def _list_file(location: Path, path: str, columns: Columns = ALL_FOUND) -> Listing:

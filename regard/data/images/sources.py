@@ -17,7 +17,7 @@ from typing import Any
 from regard.data.config import ALL_FOUND, Columns, DigitsData, ImagesData, OnBad, ScenesData
 from regard.data.images.decoding import Decoded, decode
 from regard.data.images.labelled_images import ImageSplits, LabelledImages, pixels_at
-from regard.data.images.listing import Listing, find_images
+from regard.data.images.listing import Listing, find_images, merge_listings
 from regard.data.synthetic import digits
 from regard.data.text.examples import progress
 from regard.data.text.splits import choose_groups
@@ -97,7 +97,7 @@ def _image_splits(data: ImagesData, reader: ImageReader) -> ImageSplits:
     """Read the images of a folder or file, and of other splits if they are named."""
     paths = _split_paths(data)
     listings = {split: find_images(path, data.columns) for split, path in paths.items()}
-    listing = _merge_listings(listings)
+    listing = merge_listings(listings)
     path = data.folder or data.file or ""
     decoded = _decode_listing(listing, reader, path, data.on_bad)
     rows = _split_rows(decoded, data)
@@ -115,21 +115,6 @@ def _split_paths(data: ImagesData) -> dict[str, str]:
     """Which folder or file each split is read from; "" for the one that has them all."""
     paths = {"": data.folder or data.file, "valid": data.valid, "test": data.test}
     return {split: path for split, path in paths.items() if path is not None}
-
-
-def _merge_listings(listings: dict[str, Listing]) -> Listing:
-    """Join the images of several folders or files; a path given for a split decides the split."""
-    merged = Listing()
-    for split, listing in listings.items():
-        for file in listing.files:
-            if split:
-                moved = replace(file, name=f"{split}: {file.name}", split=split)
-                merged.files.append(moved)
-            elif not file.split or file.split not in listings:
-                merged.files.append(file)
-        merged.problems |= listing.problems
-        merged.others += listing.others
-    return merged
 
 
 def _decode_listing(listing: Listing, reader: ImageReader, path: str, on_bad: OnBad) -> Decoded:
