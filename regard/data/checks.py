@@ -70,11 +70,9 @@ def check_files(data: Any) -> None:
     for key in ("train", "valid", "test", "files"):
         value = getattr(data, key, None) or ()
         for name in (value,) if isinstance(value, str) else value:
-            if Path(name).exists() or glob.glob(name, recursive=True):  # noqa: PTH207
-                continue
-            raise InputError(
-                f"data.{key}", got=f"{name}: no such file", fix=_file_fix(f"data.{key}", Path(name))
-            )
+            if not Path(name).exists() and not glob.glob(name, recursive=True):  # noqa: PTH207
+                fix = _file_fix(f"data.{key}", Path(name))
+                raise InputError(f"data.{key}", got=f"{name}: no such file", fix=fix)
     for name, part in getattr(data, "parts", {}).items():
         try:
             check_files(part)

@@ -81,8 +81,7 @@ class _Bounded:
         """Read `size` bytes; raise an error if that is more than `MOST_BYTES`."""
         if not 0 <= size <= MOST_BYTES:
             raise tarfile.ReadError(f"a part of {size:,} bytes")
-        data: bytes = self._file.read(size)
-        return data
+        return self._file.read(size)
 
 
 def _tar_members(path: Path) -> Iterator[Member]:

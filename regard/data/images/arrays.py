@@ -148,10 +148,10 @@ def read_idx_and_others(path: Path) -> dict[str, ImageArray]:
         raise InputError(str(path), got="no images", expected=expected)
     if not path.name.startswith("train"):
         return {"": _read_idx_with_labels(path)}
-    splits = {"train": _read_idx_with_labels(path)}
+    splits = {}
     for prefix, split in IDX_SPLITS.items():
         split_file = path.with_name(prefix + path.name.removeprefix("train"))
-        if prefix != "train" and split_file.is_file():
+        if split_file.is_file():
             splits[split] = _read_idx_with_labels(split_file)
     return splits
 

@@ -252,12 +252,12 @@ def encode(
     }
     folder = cache / key_of(depends_on)
     corpus = _open(folder, checksums)
-    if corpus is not None:
-        return corpus
-    state = "the text is not encoded; no partial files are left"
-    with new_folder(folder, lambda path: _open(path, checksums) is not None, state) as temporary:
-        _write_corpus(temporary, text, tokenizer, frame, progress)
-    corpus = _open(folder, checksums)
+    if corpus is None:
+        state = "the text is not encoded; no partial files are left"
+        new = new_folder(folder, lambda path: _open(path, checksums) is not None, state)
+        with new as temporary:
+            _write_corpus(temporary, text, tokenizer, frame, progress)
+        corpus = _open(folder, checksums)
     assert corpus is not None
     return corpus
 
@@ -329,8 +329,7 @@ def _open(folder: Path, checksums: dict[str, str]) -> Corpus | None:
 
 def _lengths_without_tails(sizes: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
     """Compute the length of each document without its last fraction, which is held out."""
-    lengths: NDArray[np.int64] = np.floor(sizes * (1 - fraction)).astype(np.int64)
-    return lengths
+    return np.floor(sizes * (1 - fraction)).astype(np.int64)
 
 
 def _check_not_empty(documents: int, skipped: Counter[str]) -> None:

@@ -233,13 +233,13 @@ def collect(
         WriteError: If they cannot be written to the cache; no partial files are left.
     """
     stored = _open_rows(reading.folder) if reading.size >= LOOKED_UP else None
-    if stored is not None:
-        return Examples(stored[0], reading), stored[1]
-    with ExitStack() as stack:
-        spool = _Spool(stack, reading)
-        _, skipped = keep_usable(spool.store(rows()), reading.on_bad, reading.name, reading.noun)
-        memory = spool.finish(skipped)
-    stored = _open_rows(reading.folder) if memory is None else (memory, skipped)
+    if stored is None:
+        with ExitStack() as stack:
+            spool = _Spool(stack, reading)
+            stream = spool.store(rows())
+            _, skipped = keep_usable(stream, reading.on_bad, reading.name, reading.noun)
+            memory = spool.finish(skipped)
+        stored = _open_rows(reading.folder) if memory is None else (memory, skipped)
     assert stored is not None
     return Examples(stored[0], reading), stored[1]
 
@@ -270,10 +270,9 @@ class _Spool(Generic[Item]):
             if isinstance(row, Problem):
                 yield row
                 continue
-            example_json = dump(row)
-            data += example_json
-            self._size += len(example_json) + 1
-            data += b"\n"
+            line = dump(row) + b"\n"
+            data += line
+            self._size += len(line)
             ends.append(self._size)
             keys += digest(row)
             if len(data) >= limit:

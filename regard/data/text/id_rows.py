@@ -59,8 +59,7 @@ class IdRows:
 
     def __getitem__(self, row: int) -> list[int]:
         start = self.ends[row - 1] if row else 0
-        ids: list[int] = self.values[start : self.ends[row]].tolist()
-        return ids
+        return self.values[start : self.ends[row]].tolist()
 
     @property
     def sizes(self) -> NDArray[np.int32]:

@@ -108,8 +108,7 @@ def example_key(example: Any) -> Hashable:
     """A key that is equal for examples with the same input."""
     if isinstance(example, Question):
         return example.question, example.context
-    key: Hashable = example.key
-    return key
+    return example.key
 
 
 def describe_labelled(table: str, task: str, columns: Columns) -> str:

@@ -64,9 +64,7 @@ def python_text(library: Path | None = None) -> Iterator[tuple[str, str]]:
     root = Path(sysconfig.get_paths()["stdlib"]) if library is None else library
     used_paragraphs: set[str] = set()
     for name, texts in _sources(root):
-        unique: dict[str, None] = {}
-        for text in texts:
-            unique |= dict.fromkeys(paragraphs(text))
+        unique = dict.fromkeys(paragraph for text in texts for paragraph in paragraphs(text))
         new = [paragraph for paragraph in unique if paragraph not in used_paragraphs]
         used_paragraphs.update(new)
         if new:

@@ -80,9 +80,8 @@ def read_splits(
 
 def files_of_splits(data: FileData | LabelledData | PartData) -> dict[str, Any]:
     """Return the files of each split; a dataset folder as `train` may have the others in it."""
-    files_by_split = {name: getattr(data, name) for name in ("train", "valid", "test")}
     inside = arrow.splits_in(data.train) if isinstance(data.train, str) else {}
-    files = {name: files_by_split[name] or inside.get(name) for name in files_by_split}
+    files = {name: getattr(data, name) or inside.get(name) for name in ("train", "valid", "test")}
     if "train" in inside:
         files["train"] = inside["train"]
     return {name: names for name, names in files.items() if names is not None}
