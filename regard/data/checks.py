@@ -13,15 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.data.config import (
-    Columns,
-    FileData,
-    Files,
-    ImagesData,
-    LabelledData,
-    MixtureData,
-    TextData,
-)
+from regard.data.config import Columns, FileData, ImagesData, LabelledData, MixtureData, TextData
 from regard.data.text import arrow, files, label_check, tables
 from regard.data.text.annotations import READERS
 from regard.data.text.documents import TextFiles, find_files, training_files
@@ -40,7 +32,7 @@ SUSPICIOUS = (files.SWAPPED, *label_check.SUSPICIOUS)
 TASKS: dict[str, Layout] = {**label_check.LAYOUTS, "translate": PAIRS}
 
 
-def guess_task(table: Files, columns: Columns) -> str:
+def guess_task(table: str | tuple[str, str], columns: Columns) -> str:
     """Guess which task a file is for by its named columns, else by the names in it.
 
     Pairs are the usual data: a file without names is taken for them.

@@ -15,15 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
-from regard.data.config import (
-    LONGEST,
-    DataConfig,
-    FileData,
-    GrammarData,
-    MixtureData,
-    PartData,
-    ToyData,
-)
+from regard.data.config import DataConfig, FileData, GrammarData, MixtureData, PartData, ToyData
 from regard.data.synthetic.toy import toy_splits
 from regard.data.text.examples import Examples, Reading, collect
 from regard.data.text.files import read_pairs
@@ -104,14 +96,14 @@ is called: using a trained model does not need the grammar."""
 
 def _generate_splits(config: GrammarData | ToyData) -> Loaded:
     """Generate the pairs of a grammar or a toy task, with their digest."""
+    excluded = None
     if isinstance(config, GrammarData):
-        settings = config.pairs, config.held_out, config.seed, config.longest
-        splits = GENERATORS["grammar"](*settings)
+        splits = GENERATORS["grammar"](config.pairs, config.held_out, config.seed, config.longest)
+        if config.longest == GrammarData().longest:  # runs from before this setting have none
+            excluded = {"longest"}
     else:
         splits = toy_splits(**config.model_dump())
-    # Runs from before `longest` was a setting of the grammar have a digest without it.
-    has_default_longest = isinstance(config, GrammarData) and config.longest == LONGEST
-    description = config.model_dump_json(exclude={"longest"} if has_default_longest else None)
+    description = config.model_dump_json(exclude=excluded)
     return Loaded(splits, {}, {config.kind: _digest(splits.train, description)})
 
 

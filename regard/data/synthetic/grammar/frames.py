@@ -9,27 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from regard.data.synthetic.grammar import lexicon
+from regard.data.synthetic.grammar import lexicon, phrases, sentences
 from regard.data.synthetic.grammar.choices import ATTRIBUTES, INDOORS, PREDICATES, STATES
 from regard.data.synthetic.grammar.lexicon import ADJECTIVES, NOUNS, PERSON, TRANSITIVE, verbs_of
 from regard.data.synthetic.grammar.people import MOODS, People
-from regard.data.synthetic.grammar.phrases import (
-    IT,
-    WHO,
-    Phrase,
-    Pronoun,
-    RelativePronoun,
-    Sentence,
-    pronoun_for,
-)
-from regard.data.synthetic.grammar.sentences import (
-    Clause,
-    Joined,
-    Linked,
-    Question,
-    Reported,
-    Shared,
-)
+from regard.data.synthetic.grammar.phrases import IT, WHO, Phrase, Pronoun, Sentence, pronoun_for
+from regard.data.synthetic.grammar.sentences import Clause, Joined, Linked, Question, Reported
 from regard.data.synthetic.grammar.words import Adjective, Noun, Verb
 
 CONTESTED = verbs_of(
@@ -213,7 +198,7 @@ class Frames(People):
         if subject.noun.kind in ("he", "she") and second.name != "leave" and self.happens(0.4):
             reason = replace(then, subject=pronoun_for(subject), elided=False, modal="want")
             return Linked(clause, "because", reason)
-        return Shared(clause, then)
+        return sentences.Shared(clause, then)
 
     def linked(self) -> Linked:
         """Draw a main clause and a subordinate clause, in either order."""
@@ -275,7 +260,7 @@ class Frames(People):
 
     def _relative_clause(self, noun: Noun, plural: bool, tense: str) -> Clause:
         """Draw a relative clause, in which the noun is the subject or the object."""
-        which = RelativePronoun(noun, plural)
+        which = phrases.RelativePronoun(noun, plural)
         if noun.kind in (*PERSON, "beast") and self.happens(0.5):
             return self.clause(tense, which, small=True)
         verb = self.choose(TARGETED[noun])
