@@ -25,13 +25,7 @@ from itertools import islice
 from regard.data.config import LONGEST
 from regard.data.synthetic.grammar.frames import DECIDING, Frames
 from regard.data.synthetic.grammar.gloss import translate_words, word_for_word
-from regard.data.synthetic.grammar.lexicon import (
-    ADJECTIVES,
-    TAKING,
-    TWO_GENDERS,
-    nouns_of,
-    verbs_of,
-)
+from regard.data.synthetic.grammar.lexicon import ADJECTIVES, TAKING, TWO_GENDERS, nouns_of
 from regard.data.synthetic.grammar.people import SETTLING
 from regard.data.synthetic.grammar.phenomena import Analysis, analyse, is_settled
 from regard.data.synthetic.grammar.phrases import IT, Phrase, Sentence
@@ -53,7 +47,8 @@ DEMO_COMBINATIONS = {("cross", "street"), ("tired", "animal"), ("wide", "street"
 
 def _demo(adjective: str, meant: int) -> Pair:
     """Build the demo sentence, in which the last word decides what "it" stands for."""
-    candidates, [cross] = nouns_of("animal street"), verbs_of("cross")
+    candidates = nouns_of("animal street")
+    cross = next(verb for verb in TAKING if verb.english == "cross")
     predicate = next(word for word in ADJECTIVES if word.english == adjective)
     main = Clause(Phrase(candidates[0]), cross, Phrase(candidates[1]), negated=True)
     noun = candidates[meant]

@@ -17,20 +17,12 @@ from regard.data.synthetic.grammar.phrases import IT, WHO, Phrase, Pronoun, Sent
 from regard.data.synthetic.grammar.sentences import Clause, Joined, Linked, Question, Reported
 from regard.data.synthetic.grammar.words import Adjective, Noun, Verb
 
-CONTESTED = verbs_of(
-    "cross, reach, leave, enter, avoid, carry, pull, push, touch, hide, steal, drink, pick up,"
-    "follow"
-)
+CONTESTED = verbs_of("contested")
 """Verbs whose subject and object can both be "it", and whose action can be prevented by the
 subject's state (tired) or the object's (deep)."""
-CROSSINGS = verbs_of("cross, reach, leave, enter, avoid")
-BEFORE = verbs_of(
-    "find, see, buy, steal, look for, reach, enter, pick up, open, wash, repair, touch, hide"
-)
-AFTER = verbs_of(
-    "hide, sell, carry, throw away, wash, repair, cross, leave, eat, drink, touch, look at, push,"
-    "pull, pick up, open, close, turn on, follow"
-)
+CROSSINGS = verbs_of("crossings")
+BEFORE = verbs_of("before")
+AFTER = verbs_of("after")
 """Verbs of the first action (`BEFORE`) and the second (`AFTER`) on a thing: the dog found the ball
 and hid it."""
 URGING = ("brave", "curious", "sweet")

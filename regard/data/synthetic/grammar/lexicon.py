@@ -136,6 +136,9 @@ VERBS = {
 }
 
 
-def verbs_of(names: str) -> tuple[Verb, ...]:
-    """Return the verbs that a text names, with commas between them."""
-    return tuple(VERBS[name.strip()] for name in names.split(","))
+_VERB_GROUPS = dict(map(_cells, _TABLES["verb groups"]))
+
+
+def verbs_of(group: str) -> tuple[Verb, ...]:
+    """Return the verbs of a group."""
+    return tuple(VERBS[name.strip()] for name in _VERB_GROUPS[group].split(","))

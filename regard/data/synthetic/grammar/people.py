@@ -18,17 +18,17 @@ from regard.data.synthetic.grammar.words import Adjective, Verb
 
 MOODS = tuple(word for word in ADJECTIVES if word.decides and TWO_GENDERS[0] in word.nouns)
 """States of a person: tired, sick, brave."""
-ACTS = verbs_of("help, visit, call, wait for, look at, thank, follow, invite")
+ACTS = verbs_of("acts")
 """Actions of others towards the person: … and the children helped her."""
-CARES = (*ACTS, *verbs_of("trust, love"))
+CARES = (*ACTS, *verbs_of("feelings"))
 """`ACTS`, and feelings of others for the person."""
-CAUSES = verbs_of("follow, look at, call, see, hear, wait for, trust, invite, help, visit")
+CAUSES = verbs_of("causes")
 """Actions of others after "because": they make the person laugh or run away."""
-MISSING = verbs_of("help, trust, call, wait for, invite, thank, love, visit")
+MISSING = verbs_of("missing")
 """Actions of others that are negated after "although"."""
-EVENTS = verbs_of("laugh, sing, dance, fall asleep, wake up, get up, come back, run away, stop")
+EVENTS = verbs_of("events")
 """Actions of the person."""
-MEETINGS = verbs_of("see, hear, look at, visit")
+MEETINGS = verbs_of("meetings")
 """The first action of others when they meet the person."""
 SETTLING = tuple(dict.fromkeys((*CARES, *CAUSES, *MISSING)))
 """All verbs that can have the pronoun as their object."""
