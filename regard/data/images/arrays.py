@@ -63,9 +63,8 @@ def read_npz(path: Path) -> dict[str, ImageArray]:
                 if arrays.keys() >= {*pair}:
                     pairs.setdefault(split, pair)
         if not pairs:
-            got = f"arrays {', '.join(arrays)}"
             expected = "images and labels, or x_train, y_train, x_test and y_test"
-            raise InputError(str(path), got=got, expected=expected)
+            raise InputError(str(path), got=f"arrays {', '.join(arrays)}", expected=expected)
         for images, labels in pairs.values():
             arrays[images].check()
             arrays[labels].check()

@@ -95,9 +95,8 @@ def find_images(path: str, columns: Columns = ALL_FOUND) -> Listing:
 
 def _escape_controls(file: ImageFile) -> ImageFile:
     """Escape control characters in name and label, which come from a table or an archive."""
-    name, label = (
-        escaped(text) if CONTROLS.search(text) else text for text in (file.name, file.label)
-    )
+    texts = (file.name, file.label)
+    name, label = (escaped(text) if CONTROLS.search(text) else text for text in texts)
     return replace(file, name=name, label=label)
 
 

@@ -177,10 +177,8 @@ def _draw_thing(random: np.random.Generator, kind: int, size: int) -> Thing:
     name, (min_radius, max_radius) = [*SIZES.items()][size]
     radius, turn = random.uniform((min_radius, -TURN), (max_radius, TURN)).tolist()
     turn = 0.0 if shape in ("circle", "ring") else turn
-    change = random.integers(-JITTER, JITTER + 1, 3).tolist()
-    red, green, blue = (
-        min(255, max(0, value + step)) for value, step in zip(COLOURS[colour], change, strict=True)
-    )
+    change = random.integers(-JITTER, JITTER + 1, 3)
+    red, green, blue = np.clip(COLOURS[colour] + change, 0, 255).tolist()
     rgb = (red, green, blue)
     return Thing(shape, colour, name, 0.0, 0.0, round(radius, 4), round(turn, 2), rgb)
 

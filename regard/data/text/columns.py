@@ -312,9 +312,7 @@ def unclear_columns_error(
     return InputError(f"{what}: which is the {questions}?", fix=fix)
 
 
-def _suggest_columns(
-    missing: Names, names: Names, free: Sequence[int], rows: Rows
-) -> dict[str, int]:
+def _suggest_columns(missing: Names, names: Names, free: list[int], rows: Rows) -> dict[str, int]:
     """Suggest columns by their contents: the longest are texts, one of few values the label."""
     rows = [row for row in rows if len(row) == len(names)]
     length = {index: mean([len(row[index]) for row in rows] or [0]) for index in free}

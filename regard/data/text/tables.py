@@ -245,9 +245,7 @@ def _plan_numbers(file: str, layout: Layout, columns: Columns, rows: Rows) -> Pl
     """Decide about the columns of a file without names: as numbered, else by their number."""
     width = len(rows[0])
     numbers = [str(index + 1) for index in range(width)]
-    indices = {
-        role: find_column(file, numbers, role, column) for role, column in columns.named.items()
-    }
+    indices = {role: find_column(file, numbers, role, name) for role, name in columns.named.items()}
     if not indices:
         wide = {len(row) for row in rows} == {width} and width > max(layout.positions, default=2**9)
         unclear = wide or layout is QUESTIONS or is_out_of_order(layout, rows)
@@ -274,9 +272,8 @@ def _plan_objects(
         rows = islice(arrow.rows(table), SAMPLE) if objects is None else objects
         cells = [[str(_column_value(row, name) or "") for name in names] for row in rows]
         raise unclear_columns_error(table, names, layout, indices, cells)
-    inferred = any(
-        names[index] != role and role not in columns.named for role, index in indices.items()
-    )
+    unnamed = {role: index for role, index in indices.items() if role not in columns.named}
+    inferred = any(names[index] != role for role, index in unnamed.items())
     return Plan(table, tuple(names), chosen=indices, inferred=inferred)
 
 

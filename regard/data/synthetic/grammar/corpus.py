@@ -232,10 +232,8 @@ def splits(pairs: int, held_out: int, seed: int, longest: int = LONGEST) -> Spli
 
     def draw_split(name: str, count: int, unpunctuated: int = UNPUNCTUATED) -> tuple[Pair, ...]:
         """Draw pairs as in training, with nothing held out."""
-        lengths = range(longest + 1)
-        return _draw(
-            sampler(name), _for_training, count, used, lengths=lengths, unpunctuated=unpunctuated
-        )
+        draw, lengths = sampler(name), range(longest + 1)
+        return _draw(draw, _for_training, count, used, lengths=lengths, unpunctuated=unpunctuated)
 
     def sampler(name: str) -> Callable[[], Sentence]:
         """Return a function that draws a sentence; half of them are chains if they may be long."""

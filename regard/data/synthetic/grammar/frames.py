@@ -126,10 +126,8 @@ class Frames(People):
             fronted=time is not None,
         )
         against = word == "because" and not _urges(adjective, verb)
-        degree = self.degree(adjective, against)
-        sub = Clause(
-            IT[referent.gender], predicate=adjective, degree=degree, tense=tense, about=referent
-        )
+        it, degree = IT[referent.gender], self.degree(adjective, against)
+        sub = Clause(it, predicate=adjective, degree=degree, tense=tense, about=referent)
         return Linked(main, word, sub, sub_first=time is None and self.happens(0.15))
 
     def _because(self, verb: Verb, adjective: Adjective) -> tuple[str, bool]:

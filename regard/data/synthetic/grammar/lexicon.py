@@ -131,9 +131,7 @@ PREPOSITIONS = {cells[0]: (cells[1], cells[2]) for cells in map(_cells, _TABLES[
 """English preposition -> the German preposition and the case that it governs."""
 FUNCTION_WORDS = dict(row.split(maxsplit=1) for row in _TABLES["function words"])
 """The most usual German form of articles, pronouns, auxiliaries and the like."""
-VERBS = {
-    verb.name: verb for verb in (*SAYING, *TRANSITIVE, *DATIVE, *GIVING, *INTRANSITIVE, WAIT_FOR)
-}
+VERBS = {verb.name: verb for verb in (*SAYING, *TAKING, *INTRANSITIVE, WAIT_FOR)}
 
 
 _VERB_GROUPS = dict(map(_cells, _TABLES["verb groups"]))

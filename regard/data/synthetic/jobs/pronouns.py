@@ -140,9 +140,8 @@ def splits(pairs: int, held_out: int, seed: int) -> Splits:
         held_out: How many validation pairs, and how many test pairs.
         seed: Seed of the random choice.
     """
-    train = dict.fromkeys(islice(sample(f"{seed} train", test=False), pairs))
+    drawn = dict.fromkeys(islice(sample(f"{seed} train", test=False), pairs))
     valid = dict.fromkeys(islice(sample(f"{seed} valid", test=False), held_out))
     test = dict.fromkeys(islice(sample(f"{seed} test", test=True), held_out))
-    return Splits(
-        tuple(pair for pair in train if pair not in valid), tuple(valid), {"test": tuple(test)}
-    )
+    train = tuple(pair for pair in drawn if pair not in valid)
+    return Splits(train, tuple(valid), {"test": tuple(test)})

@@ -70,9 +70,8 @@ def _request(draw: Draw) -> Remark:
     """Draw a request: kind, or an order that is toxic."""
     if draw.random() < 0.5:
         return f"{draw.one(['', 'please '])}{draw.one(KINDNESS)}{draw.one(ENDINGS)}", False
-    whom = draw.one(
-        ["", f", you {draw.one(INSULTS)}", f", you {draw.one(BAD)} {draw.one(INSULTS)}"]
-    )
+    insults = [f", you {draw.one(INSULTS)}", f", you {draw.one(BAD)} {draw.one(INSULTS)}"]
+    whom = draw.one(["", *insults])
     return f"{draw.one(ORDERS)}{whom}", True
 
 
