@@ -108,11 +108,10 @@ def overlaps(data: Any, task: str, limit: int | None = None) -> dict[str, int]:
     if not isinstance(data, FileData | LabelledData):
         return {}
     names = files_of_splits(data)
-    train = set(_keys(names["train"], data, task, limit))
+    train = set(_keys(names.pop("train"), data, task, limit))
     return {
         split: sum(key in train for key in _keys(table, data, task, limit))
         for split, table in names.items()
-        if split != "train"
     }
 
 

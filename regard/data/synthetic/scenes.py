@@ -94,10 +94,8 @@ class Scene:
     def caption(self) -> str:
         """The scene in words."""
         first, *other_things = self.objects
-        phrases = [
-            f"{RELATIONS[relation]} {other.words}"
-            for relation, other in zip(self.relations, other_things, strict=True)
-        ]
+        relations = zip(self.relations, other_things, strict=True)
+        phrases = [f"{RELATIONS[relation]} {other.words}" for relation, other in relations]
         return " ".join((first.words, " and ".join(phrases))).strip()
 
     @property

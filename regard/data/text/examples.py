@@ -149,14 +149,11 @@ class Examples(Sequence[Item]):
     def _load_examples(self, starts: list[int], stops: list[int]) -> list[Item]:
         """Parse the examples at these ranges of bytes, read together if they are close."""
         begin, needed_bytes = starts[0], sum(stops) - sum(starts)
+        ranges = zip(starts, stops, strict=True)
         if stops[-1] - begin > 2 * needed_bytes:  # far apart: one by one
-            read = self._rows.read
-            return [self._load(read(*ends)) for ends in zip(starts, stops, strict=True)]
+            return [self._load(self._rows.read(start, stop)) for start, stop in ranges]
         data = self._rows.read(begin, stops[-1])
-        return [
-            self._load(data[start - begin : stop - begin])
-            for start, stop in zip(starts, stops, strict=True)
-        ]
+        return [self._load(data[start - begin : stop - begin]) for start, stop in ranges]
 
     def _numbers(self, part: slice) -> NDArray[Any]:
         """Return the numbers, among all examples of the files, of a part of this sequence."""

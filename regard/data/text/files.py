@@ -72,18 +72,17 @@ class Report:
     def describe(self) -> str:
         """Describe the result: the first problems, each with file and line, then the counts."""
         hidden = sum(self.problems.values()) - len(self.first)
-        return "\n".join(
-            [
-                *([self.columns] if self.columns else []),
-                *(str(problem) for problem in self.first),
-                *([f"… and {hidden} more"] if hidden else []),
-                *(f"{count} lines: {what}" for what, count in self.problems.items()),
-                f"{self.pairs} pairs can be used"
-                + (f", {self.duplicates} of them duplicates" if self.duplicates else ""),
-                f"words in a source: {self.source}",
-                f"words in a target: {self.target}",
-            ]
-        )
+        copies = f", {self.duplicates} of them duplicates" if self.duplicates else ""
+        lines = [
+            self.columns,
+            *map(str, self.first),
+            f"… and {hidden} more" if hidden else "",
+            *(f"{count} lines: {what}" for what, count in self.problems.items()),
+            f"{self.pairs} pairs can be used{copies}",
+            f"words in a source: {self.source}",
+            f"words in a target: {self.target}",
+        ]
+        return "\n".join(filter(None, lines))
 
 
 def read_pairs(

@@ -48,19 +48,18 @@ class LabelReport:
 
     def describe(self) -> str:
         """Describe the result: columns, the first problems with file and line, the counts."""
-        lines = [count for what, count in self.problems.items() if what not in SUSPICIOUS]
-        hidden = sum(lines) - len(self.first)
-        return "\n".join(
-            [
-                *([self.columns] if self.columns else []),
-                *map(str, self.first),
-                *([f"… and {hidden} more"] if hidden else []),
-                *(f"{count} times: {what}" for what, count in self.problems.items()),
-                f"{self.examples} examples can be used"
-                + (f", {self.duplicates} of them duplicates" if self.duplicates else ""),
-                *([f"labels: {_labels_text(self.labels)}"] if self.labels else []),
-            ]
-        )
+        bad = [count for what, count in self.problems.items() if what not in SUSPICIOUS]
+        hidden = sum(bad) - len(self.first)
+        copies = f", {self.duplicates} of them duplicates" if self.duplicates else ""
+        lines = [
+            self.columns,
+            *map(str, self.first),
+            f"… and {hidden} more" if hidden else "",
+            *(f"{count} times: {what}" for what, count in self.problems.items()),
+            f"{self.examples} examples can be used{copies}",
+            f"labels: {_labels_text(self.labels)}" if self.labels else "",
+        ]
+        return "\n".join(filter(None, lines))
 
 
 def check_labelled(

@@ -134,9 +134,8 @@ def _files(root: Path) -> list[Path]:
     paths = []
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]  # they may be large
-        paths += [
-            Path(folder) / name for name in names if name.endswith(".py") or TEXTS.fullmatch(name)
-        ]
+        texts = (name for name in names if name.endswith(".py") or TEXTS.fullmatch(name))
+        paths += [Path(folder) / name for name in texts]
     return sorted(paths, key=lambda path: path.relative_to(root).as_posix())
 
 

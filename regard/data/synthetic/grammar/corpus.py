@@ -146,7 +146,7 @@ def _for_pronouns(analysis: Analysis) -> bool:
     return new and len(analysis.genders) > 1 and not _has_held_combination(analysis)
 
 
-def _for_natural_gender(analysis: Analysis) -> bool:
+def _for_gender(analysis: Analysis) -> bool:
     """Whether "him" or "her" stands for a held-out noun; no combination may be held out."""
     return not HELD_PEOPLE.isdisjoint(analysis.settling) and not _has_held_combination(analysis)
 
@@ -253,9 +253,7 @@ def splits(pairs: int, held_out: int, seed: int, longest: int = LONGEST) -> Spli
     tests = {
         "combinations": _draw(frames("combinations").sentence, _for_combinations, held_out, used),
         "pronouns": _draw(frames("pronouns").contest, _for_pronouns, held_out, used),
-        "natural_gender": _draw(
-            frames("natural_gender").her_or_him, _for_natural_gender, held_out, used
-        ),
+        "natural_gender": _draw(frames("natural_gender").her_or_him, _for_gender, held_out, used),
         "long": _draw(draw_long, _for_training, held_out, used, lengths=long_lengths),
         "unpunctuated": draw_split("unpunctuated", held_out, unpunctuated=100),
     }

@@ -114,17 +114,11 @@ class Frames(People):
         tense, adjective = self.tense(), self.choose(adjectives)
         word, negated = self._because(verb, adjective)
         modal = "" if self.happens(0.75) else "want" if self.happens(0.3) else "can"
+        modal = "can" if modal and subject.kind == "vehicle" else modal
         time = self.time(tense, 0.08, negated)
-        main = Clause(
-            self._contestant(subject, adjective),
-            verb,
-            self._contestant(thing, adjective),
-            tense=tense,
-            negated=negated,
-            modal="can" if modal and subject.kind == "vehicle" else modal,
-            time=time,
-            fronted=time is not None,
-        )
+        first, second = (self._contestant(noun, adjective) for noun in (subject, thing))
+        main = Clause(first, verb, second, tense=tense, negated=negated, modal=modal)
+        main = replace(main, time=time, fronted=time is not None)
         against = word == "because" and not _urges(adjective, verb)
         it, degree = IT[referent.gender], self.degree(adjective, against)
         sub = Clause(it, predicate=adjective, degree=degree, tense=tense, about=referent)

@@ -88,12 +88,9 @@ class People(Choices):
         subject = self._other_subject(first, person)
         if isinstance(subject, Phrase) and subject.noun not in second.subjects:
             return self.meeting()
-        return Shared(
-            Clause(subject, first, person, tense=tense),
-            Clause(
-                subject, second, pronoun_for(person), tense=tense, elided=True, about=person.noun
-            ),
-        )
+        pronoun = pronoun_for(person)
+        then = Clause(subject, second, pronoun, tense=tense, elided=True, about=person.noun)
+        return Shared(Clause(subject, first, person, tense=tense), then)
 
     def _person(self, mood: Adjective | None = None) -> Phrase:
         """Draw a person of either gender.

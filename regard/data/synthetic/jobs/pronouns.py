@@ -120,10 +120,9 @@ def sample(seed: str, *, test: bool) -> Iterator[Pair]:
         test: Draw only from the nouns marked "?"; else from all others.
     """
     draw = Draw(seed)
-    choices = {
-        kind: [noun for noun in of_kind if noun.in_test is test]
-        for kind, of_kind in nouns().items()
-    }
+    choices: dict[str, list[Noun]] = defaultdict(list)
+    for kind, group in nouns().items():
+        choices[kind] += [noun for noun in group if noun.in_test is test]
     while True:
         frame = draw.choice(FRAMES)
         subject, thing = draw.choice(choices[frame.subject]), draw.choice(choices[frame.object])
