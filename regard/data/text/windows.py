@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, overload
 
@@ -70,11 +71,8 @@ def batch_of(rows: Sequence[LabelledRow], index: Sequence[int]) -> Batch[Ragged]
     """
     batch_rows = [rows[i] for i in index]
     types = Ragged.of([row.types for row in batch_rows]).ids
-    return Batch(
-        Ragged.of([row.ids for row in batch_rows]).typed(types),
-        Ragged.of([row.targets for row in batch_rows]),
-        tuple(index),
-    )
+    source = Ragged.of([row.ids for row in batch_rows]).typed(types)
+    return Batch(source, Ragged.of([row.targets for row in batch_rows]), tuple(index))
 
 
 def lengths_of(rows: Sequence[LabelledRow]) -> Sequence[int] | NDArray[Any]:
@@ -93,12 +91,8 @@ def training(
         seed: Seed of the run.
         start: The first batch to yield.
     """
-    lengths = lengths_of(rows)
-    return epochs(
-        lambda epoch: training_batches(lengths, budget, seed, epoch),
-        lambda index, _: batch_of(rows, index),
-        start,
-    )
+    plan = partial(training_batches, lengths_of(rows), budget, seed)
+    return epochs(plan, lambda index, _: batch_of(rows, index), start)
 
 
 def evaluation(

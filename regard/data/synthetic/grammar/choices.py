@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from regard.data.synthetic.grammar import lexicon
@@ -264,10 +265,9 @@ class Choices:
         self, subject: Nominal, adjective: Adjective, tense: str, time: Adverb | None = None
     ) -> Clause:
         """Make a clause with "is", and draw the degree; a time begins the clause."""
-        fronted, degree = time is not None, self.degree(adjective)
-        return Clause(
-            subject, predicate=adjective, degree=degree, tense=tense, time=time, fronted=fronted
-        )
+        degree = self.degree(adjective)
+        state = Clause(subject, predicate=adjective, degree=degree, tense=tense)
+        return replace(state, time=time, fronted=time is not None)
 
     def state(self, tense: str, *, small: bool = False, third: bool = True) -> Clause:
         """Draw a clause with "is": the old bridge was very narrow."""
@@ -283,15 +283,9 @@ class Choices:
             subject = Phrase(noun, word, phrase.plural, None if is_plain else phrase.adjective)
         negated = subject is not I and self.happens(0.2)
         time = None if small else self.time(tense, 0.15, negated)
-        return Clause(
-            subject,
-            predicate=adjective,
-            degree=self.degree(adjective, adjective.decides and self.happens(0.5)),
-            tense=tense,
-            negated=negated,
-            time=time,
-            fronted=time is not None,
-        )
+        degree = self.degree(adjective, adjective.decides and self.happens(0.5))
+        state = Clause(subject, predicate=adjective, degree=degree, tense=tense, negated=negated)
+        return replace(state, time=time, fronted=time is not None)
 
 
 def _owner(subject: Nominal) -> str:
