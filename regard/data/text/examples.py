@@ -195,7 +195,7 @@ class Examples(Sequence[Item]):
         if self.size <= size:
             return self
         random, share = generator(0), size / self.size
-        parts = [self._numbers(part) for part in scanned_parts(len(self))]
+        parts = (self._numbers(part) for part in scanned_parts(len(self)))
         sampled = [numbers[random.random(len(numbers)) < share] for numbers in parts]
         return self.take(np.concatenate(sampled))
 
