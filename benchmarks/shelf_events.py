@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from regard.data.synthetic.jobs.drawn import words
+
+def words(text: str) -> tuple[str, ...]:
+    """Splits a text into words."""
+    return tuple(text.split())
+
 
 EVENTS = {
     "storm": ("severe weather", "heavy storms", "strong winds and heavy rain", "thunderstorms"),

@@ -13,15 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.data.config import (
-    Columns,
-    FileData,
-    Files,
-    ImagesData,
-    LabelledData,
-    MixtureData,
-    TextData,
-)
+from regard.data.config import Columns, FileData, ImagesData, LabelledData, MixtureData, TextData
 from regard.data.text import arrow, files, label_check, tables
 from regard.data.text.annotations import READERS
 from regard.data.text.documents import TextFiles, find_files, training_files
@@ -40,7 +32,7 @@ SUSPICIOUS = (files.SWAPPED, *label_check.SUSPICIOUS)
 TASKS: dict[str, Layout] = {**label_check.LAYOUTS, "translate": PAIRS}
 
 
-def guess_task(table: Files, columns: Columns) -> str:
+def guess_task(table: str | tuple[str, str], columns: Columns) -> str:
     """Guess which task a file is for by its named columns, else by the names in it.
 
     Pairs are the usual data: a file without names is taken for them.
@@ -70,11 +62,9 @@ def check_files(data: Any) -> None:
     for key in ("train", "valid", "test", "files"):
         value = getattr(data, key, None) or ()
         for name in (value,) if isinstance(value, str) else value:
-            if Path(name).exists() or glob.glob(name, recursive=True):  # noqa: PTH207
-                continue
-            raise InputError(
-                f"data.{key}", got=f"{name}: no such file", fix=_file_fix(f"data.{key}", Path(name))
-            )
+            if not Path(name).exists() and not glob.glob(name, recursive=True):  # noqa: PTH207
+                fix = _file_fix(f"data.{key}", Path(name))
+                raise InputError(f"data.{key}", got=f"{name}: no such file", fix=fix)
     for name, part in getattr(data, "parts", {}).items():
         try:
             check_files(part)
@@ -118,11 +108,10 @@ def overlaps(data: Any, task: str, limit: int | None = None) -> dict[str, int]:
     if not isinstance(data, FileData | LabelledData):
         return {}
     names = files_of_splits(data)
-    train = set(_keys(names["train"], data, task, limit))
+    train = set(_keys(names.pop("train"), data, task, limit))
     return {
         split: sum(key in train for key in _keys(table, data, task, limit))
         for split, table in names.items()
-        if split != "train"
     }
 
 
@@ -179,24 +168,17 @@ def _oddities(report: Any) -> Iterator[str]:
 
 
 def _column_descriptions(data: Any) -> Iterator[str]:
-    """Describe the columns of tables that have no report of their own."""
+    """Describe the columns of tables without a report of their own, where they were found out."""
     if isinstance(data, MixtureData):
         for part in data.parts.values():
             if part.train is not None:
-                yield from filter(None, [files.describe_columns(part.train, part.columns)])
+                yield files.describe_columns(part.train, part.columns)
     elif isinstance(data, TextData):
         train, valid = training_files(data.files, data.valid)
         texts = TextFiles(find_files([*train, *valid]), columns=data.columns)
         yield from texts.describe()
     elif isinstance(data, ImagesData):
-        yield from _image_column_descriptions(data.folder or data.file or "", data.columns)
-
-
-def _image_column_descriptions(table: str, columns: Columns) -> Iterator[str]:
-    """Describe the columns of a table of images, if they were found out."""
-    if not tables.is_table(table) or not Path(table).exists():
-        return  # the error for a missing file comes when images are read
-    for part in arrow.splits_in(table).values() or [table]:
-        plan = tables.plan_columns(part, IMAGES, columns, "images")
-        if plan.inferred:
-            yield plan.describe()
+        table = data.folder or data.file or ""
+        if Path(table).exists():  # the error for a missing file comes when images are read
+            for split in arrow.splits_in(table).values() or [table]:
+                yield tables.describe_columns(split, IMAGES, data.columns, "images")

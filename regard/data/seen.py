@@ -152,11 +152,7 @@ class Seen:
     def to_bytes(self) -> bytes:
         """The set as a line of JSON, followed by the bits of the filter."""
         header = _Header(
-            seen=1,
-            unit=self.unit,
-            hashes=self.keys.hashes,
-            share=self.share,
-            window=self.window,
+            seen=1, unit=self.unit, hashes=self.keys.hashes, share=self.share, window=self.window
         )
         return json.dumps(header.model_dump()).encode() + b"\n" + self.keys.bits.tobytes()
 

@@ -15,20 +15,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
-from regard.data.config import (
-    LONGEST,
-    DataConfig,
-    FileData,
-    GrammarData,
-    MixtureData,
-    PartData,
-    ToyData,
-)
+from regard.data.config import DataConfig, FileData, GrammarData, MixtureData, PartData, ToyData
 from regard.data.synthetic.toy import toy_splits
 from regard.data.text.examples import Examples, Reading, collect
 from regard.data.text.files import read_pairs
 from regard.data.text.pairs import Pair, Splits
-from regard.data.text.splits import Source, files_of_splits, hold_out, read_splits
+from regard.data.text.splits import files_of_splits, hold_out, read_splits
 from regard.errors import InputError
 from regard.runtime.lazy import imported
 
@@ -71,9 +63,8 @@ def pairs_of(config: DataConfig, split: str) -> Sequence[Pair]:
 def few_pairs(config: DataConfig, count: int) -> Sequence[Pair]:
     """Return the first training pairs, reading or generating no more than needed."""
     if isinstance(config, GrammarData | ToyData):
-        return load_splits(
-            config.model_copy(update={"pairs": count, "held_out": count})
-        ).splits.train
+        smaller = config.model_copy(update={"pairs": count, "held_out": count})
+        return load_splits(smaller).splits.train
     if isinstance(config, FileData):
         return _first_pairs(config, config.max_words, count)
     if isinstance(config, MixtureData):
@@ -105,14 +96,14 @@ is called: using a trained model does not need the grammar."""
 
 def _generate_splits(config: GrammarData | ToyData) -> Loaded:
     """Generate the pairs of a grammar or a toy task, with their digest."""
+    excluded = None
     if isinstance(config, GrammarData):
-        settings = config.pairs, config.held_out, config.seed, config.longest
-        splits = GENERATORS["grammar"](*settings)
+        splits = GENERATORS["grammar"](config.pairs, config.held_out, config.seed, config.longest)
+        if config.longest == GrammarData().longest:  # runs from before this setting have none
+            excluded = {"longest"}
     else:
         splits = toy_splits(**config.model_dump())
-    # Runs from before `longest` was a setting of the grammar have a digest without it.
-    has_default_longest = isinstance(config, GrammarData) and config.longest == LONGEST
-    description = config.model_dump_json(exclude={"longest"} if has_default_longest else None)
+    description = config.model_dump_json(exclude=excluded)
     return Loaded(splits, {}, {config.kind: _digest(splits.train, description)})
 
 
@@ -126,14 +117,14 @@ def _digest(pairs: Sequence[Pair], settings: str) -> str:
 
 def _read_files(config: FileData) -> Loaded:
     """Read the files of each split; a split without a file is held out from training."""
-    source = Source(
-        type=Pair,
+    parts, skipped, checksums = read_splits(
+        config,
+        read=lambda files: read_pairs(files, config.max_words, config.columns),
+        example_type=Pair,
         noun="pair",
         key=GROUP_KEYS[config.group],
         grouping=config.group,
-        read=lambda files: read_pairs(files, config.max_words, config.columns),
     )
-    parts, skipped, checksums = read_splits(config, source)
     splits: dict[str, Sequence[Pair]] = {}
     counts = {"valid": config.held_out, "test": config.held_out_test}
     for i, (name, count) in enumerate(counts.items()):

@@ -13,8 +13,8 @@ import regard as package
 from benchmarks import shelf_data
 from benchmarks.shelf import MEASURES, flips, whole_words
 from benchmarks.shelf_data import SLIDES, grams, key
+from benchmarks.shelf_events import words
 from regard.data import sources
-from regard.data.synthetic.jobs.drawn import words
 from regard.recipes import recipe as recipes
 
 WORDS = words("the old dog sees a small cat in our garden and then it runs to her red house")

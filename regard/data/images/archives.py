@@ -14,7 +14,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -58,18 +57,12 @@ def members(path: Path) -> Iterator[Member]:
                 got = f"more than {number:,} files, {total:,} bytes packed in {stored:,}"
                 expected = f"{MOST_FILES:,} files, packed to a hundredth at most"
                 raise InputError(str(path), got=got, expected=expected)
-            yield member._replace(content=partial(_read_content, path, member))
-
-
-def _read_content(path: Path, member: Member) -> bytes:
-    """Read the bytes of a file in an archive."""
-    with _archive_errors(path):
-        return member.content()
+            yield member._replace(content=_archive_errors(path)(member.content))
 
 
 @contextmanager
 def _archive_errors(path: Path) -> Iterator[None]:
-    """Turn errors of reading an archive into an `InputError`."""
+    """Turn errors of reading an archive, in a block or in a function, into an `InputError`."""
     try:
         yield
     except PACKED_ERRORS as error:
@@ -88,8 +81,7 @@ class _Bounded:
         """Read `size` bytes; raise an error if that is more than `MOST_BYTES`."""
         if not 0 <= size <= MOST_BYTES:
             raise tarfile.ReadError(f"a part of {size:,} bytes")
-        data: bytes = self._file.read(size)
-        return data
+        return self._file.read(size)
 
 
 def _tar_members(path: Path) -> Iterator[Member]:

@@ -57,22 +57,20 @@ def read_npz(path: Path) -> dict[str, ImageArray]:
         InputError: The file is damaged, or has no arrays of images and labels.
     """
     with open_regular(path) as file, open_npz(path, file) as arrays:
-        parts = {
-            split: next((pair for pair in pairs if arrays.keys() >= {*pair}), None)
-            for split, pairs in KEYS.items()
-        }
-        pairs = {split: pair for split, pair in parts.items() if pair is not None}
+        pairs: dict[str, tuple[str, str]] = {}
+        for split, candidates in KEYS.items():
+            for pair in candidates:
+                if arrays.keys() >= {*pair}:
+                    pairs.setdefault(split, pair)
         if not pairs:
-            got = f"arrays {', '.join(arrays)}"
             expected = "images and labels, or x_train, y_train, x_test and y_test"
-            raise InputError(str(path), got=got, expected=expected)
+            raise InputError(str(path), got=f"arrays {', '.join(arrays)}", expected=expected)
         for images, labels in pairs.values():
             arrays[images].check()
             arrays[labels].check()
             _check_shapes(path, arrays[images].shape, arrays[labels].shape)
-        check_memory(
-            str(path), 2 * sum(arrays[name].size for pair in pairs.values() for name in pair)
-        )
+        size = sum(arrays[name].size for pair in pairs.values() for name in pair)
+        check_memory(str(path), 2 * size)
         names = arrays["names"].read(MOST_NAMES).reshape(-1).tolist() if "names" in arrays else []
         return {
             split: _image_array(path, arrays[images].read(), arrays[labels].read(), names)
@@ -149,10 +147,10 @@ def read_idx_and_others(path: Path) -> dict[str, ImageArray]:
         raise InputError(str(path), got="no images", expected=expected)
     if not path.name.startswith("train"):
         return {"": _read_idx_with_labels(path)}
-    splits = {"train": _read_idx_with_labels(path)}
+    splits = {}
     for prefix, split in IDX_SPLITS.items():
         split_file = path.with_name(prefix + path.name.removeprefix("train"))
-        if prefix != "train" and split_file.is_file():
+        if split_file.is_file():
             splits[split] = _read_idx_with_labels(split_file)
     return splits
 

@@ -22,6 +22,7 @@ from regard.data.images.randaugment import randaugment
 from regard.data.order import generator, uniforms
 
 Floats = NDArray[np.float32]
+Numbers = NDArray[np.int64]
 Change = Callable[[NDArray[Any], Sequence[int], int], NDArray[Any]]
 """A change of images, by their indices and the epoch."""
 Dice = NDArray[np.float64]
@@ -46,7 +47,7 @@ class Mixed:
 
     pixels: NDArray[Any]
     """(images, channels, height, width) Bytes if nothing was changed, else floats from 0 to 1."""
-    partners: NDArray[np.int64] | None = None
+    partners: Numbers | None = None
     """(images,) Index of the other image; None: nothing was mixed."""
     shares: Floats | None = None
     """(images,) The share of the image itself, λ; the other one has 1 - λ."""
@@ -75,7 +76,7 @@ def change_batch(
     dice = uniforms(seed, epoch, index, COLUMNS)
     fill = np.asarray(erased, np.float32)[:, None, None]
 
-    def take_images(rows: NDArray[np.int64], epoch: int) -> NDArray[Any]:
+    def take_images(rows: Numbers, epoch: int) -> NDArray[Any]:
         pixels = values[rows]
         return pixels if first is None else first(pixels, index, epoch)
 
@@ -147,16 +148,11 @@ def shift_crop_flip(pixels: NDArray[Any], dice: Dice, data: ImageData) -> NDArra
         return gather(pixels, rows, columns)
     tall, wide, top, left = _crops(dice[:, CROP:FLIP], data.crop, height, width)
     # The centre of output pixel i is at (i + 1/2) * tall of the window that begins at `top`
-    return _interpolate(
-        pixels,
-        (rows + 0.5) * tall + top - 0.5,
-        (columns + 0.5) * wide + left - 0.5,
-    )
+    read_rows, read_columns = (rows + 0.5) * tall + top - 0.5, (columns + 0.5) * wide + left - 0.5
+    return _interpolate(pixels, read_rows, read_columns)
 
 
-def gather(
-    pixels: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]
-) -> NDArray[Any]:
+def gather(pixels: NDArray[Any], rows: Numbers, columns: Numbers) -> NDArray[Any]:
     """Compute out[n, c, i, j] = pixels[n, c, rows[n, i], columns[n, j]], inside of the image."""
     images, channels, height, width = pixels.shape
     plane = np.arange(images * channels).reshape(images, channels, 1, 1) * (height * width)
@@ -257,9 +253,7 @@ def _rectangle(
     return rows[:, None, :, None] & columns[:, None, None, :]
 
 
-def mix(
-    pixels: Floats, other: Floats, partners: NDArray[np.int64], dice: Dice, data: ImageData
-) -> Mixed:
+def mix(pixels: Floats, other: Floats, partners: Numbers, dice: Dice, data: ImageData) -> Mixed:
     """Mix each image with another one, by mixup or by CutMix.
 
     mixup: λ x + (1 - λ) x', λ from Beta(α, α). CutMix: a rectangle of x' with 1 - λ of the area is
@@ -276,9 +270,8 @@ def mix(
     chance = 0.5 if data.mixup and data.cutmix else float(bool(data.cutmix))
     cut = dice[:, 0] < chance
     quantile = (dice[:, 1] * QUANTILES).astype(np.int64)
-    beta_draws = np.where(
-        cut, beta_quantiles(data.cutmix)[quantile], beta_quantiles(data.mixup)[quantile]
-    )
+    pasted_draws, blended_draws = beta_quantiles(data.cutmix), beta_quantiles(data.mixup)
+    beta_draws = np.where(cut, pasted_draws[quantile], blended_draws[quantile])
     side = np.sqrt(1 - beta_draws)  # of the rectangle, as a share of the image's
     pasted = _rectangle(side, side, dice[:, 2], dice[:, 3], height, width)
     kept_share = 1 - pasted.mean(axis=(1, 2, 3))

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.data.config import ALL_FOUND, Columns
-from regard.data.images.decoding import AT_ONCE, cut_into_parts, map_in_threads, problem_text
+from regard.data.images.arrays import Source
+from regard.data.images.decoding import look_at_images
 from regard.data.images.listing import ImageFile, find_images
-from regard.errors import InputError
 from regard.inputs.images.opening import content_of, header_of, open_image
 
 COMPARED_SIZE = (256, 256)
@@ -116,29 +116,19 @@ def check_images(
         InputError: There are no images with classes at all.
     """
     listing = find_images(path, columns)
-    results: list[ImageFacts | str] = []
-    for part in map_in_threads(_inspect_images, cut_into_parts(listing.files, AT_ONCE)):
-        results += part
-        on_progress(len(results), len(listing.files))
-    pairs = list(zip(listing.files, results, strict=True))
-    broken = listing.problems | {file.name: info for file, info in pairs if isinstance(info, str)}
-    facts = [(file, info) for file, info in pairs if not isinstance(info, str)]
-    return _report(facts, broken, listing.others)
+    files = listing.files
+    facts_by_number, problems = look_at_images(
+        lambda number: _image_facts(files[number].source),
+        files,
+        lambda done: on_progress(done, len(files)),
+    )
+    facts = [(files[number], facts) for number, facts in facts_by_number.items()]
+    return _report(facts, listing.problems | problems, listing.others)
 
 
-def _inspect_images(files: Sequence[ImageFile]) -> list[ImageFacts | str]:
-    """Look at some images; of a broken one, say what is wrong."""
-    results: list[ImageFacts | str] = []
-    for file in files:
-        try:
-            results.append(_image_facts(content_of(file.source)))
-        except InputError as error:
-            results.append(problem_text(error, file.source))
-    return results
-
-
-def _image_facts(content: Any) -> ImageFacts:
-    """Compute format, size and digests of an image: the bytes of a file, or an array."""
+def _image_facts(source: Source) -> ImageFacts:
+    """Compute format, size and digests of an image."""
+    content = content_of(source)
     if isinstance(content, bytes):
         header = header_of(content)
         kind, (width, height), mode = header.format or "", header.size, header.mode

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,8 @@ VERSION = np.dtype([("size", np.int64), ("modified", np.int64), ("content", np.v
 
 Scale = Callable[[Any], NDArray[np.uint8]]
 """An image in any form -> (channels, height, width), of the model's size."""
+Shape = tuple[int, ...]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +66,7 @@ class FilePixels:
     """
 
     def __init__(
-        self,
-        sources: Sequence[Source],
-        versions: NDArray[Any],
-        scale: Scale,
-        shape: tuple[int, ...],
+        self, sources: Sequence[Source], versions: NDArray[Any], scale: Scale, shape: Shape
     ) -> None:
         self._sources, self._versions, self._scale = sources, versions, scale
         self.shape = (len(sources), *shape)
@@ -87,7 +85,7 @@ class FilePixels:
         if isinstance(rows, slice):
             rows = range(*rows.indices(self.shape[0]))
         indices = [int(row) for row in rows]
-        parts = map_in_threads(self._decode_rows, cut_into_parts(indices, 4))
+        parts = _map_in_threads(self._decode_rows, indices, 4)
         return np.stack([*chain(*parts)]) if indices else np.empty((0, *self.shape[1:]), np.uint8)
 
     def _decode_rows(self, rows: Sequence[int]) -> list[NDArray[np.uint8]]:
@@ -113,67 +111,82 @@ class FilePixels:
 def decode(
     files: Sequence[ImageFile],
     scale: Scale,
-    shape: tuple[int, int, int],
+    shape: Shape,
     on_progress: Callable[[int], None] = lambda _: None,
-    most_kept: int | None = None,
 ) -> Decoded:
     """Decode images in parallel threads.
+
+    If they take more than `MOST_KEPT` bytes, or than an eighth of the memory, they are not kept.
 
     Args:
         files: The images.
         scale: Decodes one image and scales it.
         shape: (channels, height, width), what `scale` returns.
         on_progress: Called with the number of images that are done.
-        most_kept: If the decoded images take more bytes, they are not kept. None: `MOST_KEPT`, or
-            an eighth of the memory if that is less.
     """
-    max_bytes = min(MOST_KEPT, (memory() or MOST_KEPT * 8) // 8) if most_kept is None else most_kept
+    max_bytes = min(MOST_KEPT, (memory() or MOST_KEPT * 8) // 8)
     in_memory = len(files) * int(np.prod(shape)) <= max_bytes
     values = np.empty((len(files) if in_memory else 0, *shape), np.uint8)
     versions = np.zeros(0 if in_memory else len(files), VERSION)
 
-    def decode_some(indices: range) -> list[tuple[bytes, bytes] | str]:
-        """Return the digests of each image's file and of its pixels, or what is wrong with it."""
-        results: list[tuple[bytes, bytes] | str] = []
-        for i in indices:
-            try:
-                stamp = _size_and_time(files[i].source)
-                content = content_of(files[i].source)
-                pixels = np.ascontiguousarray(scale(content))
-            except InputError as error:
-                results.append(problem_text(error, files[i].source))
-                continue
-            raw = content if isinstance(content, bytes) else np.ascontiguousarray(content).data
-            digest = _digest(raw)
-            if in_memory:
-                values[i] = pixels
-            else:
-                versions[i] = (*stamp, digest)
-            results.append((digest, pixel_digest(pixels)))
-        return results
+    def decode_image(number: int) -> tuple[bytes, bytes]:
+        """Decode an image; return the digests of its file and of its pixels."""
+        stamp = _size_and_time(files[number].source)
+        content = content_of(files[number].source)
+        pixels = np.ascontiguousarray(scale(content))
+        raw = content if isinstance(content, bytes) else np.ascontiguousarray(content).data
+        digest = _digest(raw)
+        if in_memory:
+            values[number] = pixels
+        else:
+            versions[number] = (*stamp, digest)
+        return digest, pixel_digest(pixels)
 
-    results: list[tuple[bytes, bytes] | str] = []
-    for part in map_in_threads(decode_some, cut_into_parts(range(len(files)), AT_ONCE)):
-        results += part
-        on_progress(len(results))
-    decoded_rows = [i for i, result in enumerate(results) if not isinstance(result, str)]
-    problems = {
-        file.name: result
-        for file, result in zip(files, results, strict=True)
-        if isinstance(result, str)
-    }
+    digests, problems = look_at_images(decode_image, files, on_progress)
+    decoded_rows = list(digests)
     decoded_files = [files[i] for i in decoded_rows]
-    digests = [result for result in results if not isinstance(result, str)]
     if not in_memory:
         sources = [file.source for file in decoded_files]
         pixels: Any = FilePixels(sources, versions[decoded_rows], scale, shape)
     else:
         pixels = values if not problems else values[decoded_rows]
-    contents, pixel_digests = [content for content, _ in digests], [pixel for _, pixel in digests]
+    contents = [content for content, _ in digests.values()]
+    pixel_digests = [pixel for _, pixel in digests.values()]
     return Decoded(pixels, decoded_files, contents, pixel_digests, problems)
 
 
-def problem_text(error: InputError, source: Source) -> str:
+def look_at_images(
+    look: Callable[[int], Result], files: Sequence[ImageFile], on_progress: Callable[[int], None]
+) -> tuple[dict[int, Result], dict[str, str]]:
+    """Look at images in parallel threads.
+
+    Args:
+        look: Looks at the image of a number; raises an `InputError` if it is broken.
+        files: The images.
+        on_progress: Called with the number of images that are done.
+
+    Returns:
+        The results by the number of the image; and broken images: name -> what is wrong.
+    """
+
+    def look_at_some(numbers: range) -> list[Result | str]:
+        results: list[Result | str] = []
+        for number in numbers:
+            try:
+                results.append(look(number))
+            except InputError as error:
+                results.append(_problem_text(error, files[number].source))
+        return results
+
+    results: list[Result | str] = []
+    for part in _map_in_threads(look_at_some, range(len(files)), AT_ONCE):
+        results += part
+        on_progress(len(results))
+    whole = {i: result for i, result in enumerate(results) if not isinstance(result, str)}
+    return whole, {files[i].name: what for i, what in enumerate(results) if isinstance(what, str)}
+
+
+def _problem_text(error: InputError, source: Source) -> str:
     """What is wrong with an image, in a few words and without its name."""
     words = error.what.removeprefix(str(source)).removeprefix("the image").strip(": ")
     parts = (words.removeprefix("is "), "" if error.got is None else str(error.got))
@@ -193,13 +206,9 @@ def _digest(data: Any) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def cut_into_parts(items: Any, size: int) -> list[Any]:
-    """Cut a sequence into parts of this size."""
-    return [items[first : first + size] for first in range(0, len(items), size)]
-
-
-def map_in_threads(function: Callable[[Any], Any], parts: list[Any]) -> Iterator[Any]:
-    """Apply a function to each part, in parallel; Pillow decodes without the interpreter lock."""
+def _map_in_threads(function: Callable[[Any], Any], items: Any, size: int) -> Iterator[Any]:
+    """Apply a function to parts of this size, in parallel; Pillow decodes without Python's lock."""
+    parts = [items[first : first + size] for first in range(0, len(items), size)]
     if len(parts) < 2:
         yield from map(function, parts)
         return

@@ -52,23 +52,19 @@ class LabelledImages:
         return len(self.labels)
 
     def __getitem__(self, rows: slice) -> LabelledImages:
-        return LabelledImages(
-            self.values[rows],
-            self.labels[rows],
-            self.captions[rows],
-            self.scenes[rows],
-            self.digests[rows],
-        )
+        return self._selected(self.values[rows], range(*rows.indices(len(self))))
 
     def take(self, rows: Sequence[int]) -> LabelledImages:
         """Return some of the images, by their numbers."""
+        return self._selected(pixels_at(self.values, rows), rows)
 
-        def select_rows(values: tuple[Any, ...]) -> tuple[Any, ...]:
-            return tuple(values[row] for row in rows) if values else ()
-
-        values, labels = pixels_at(self.values, rows), select_rows(self.labels)
-        captions, scenes = select_rows(self.captions), select_rows(self.scenes)
-        return LabelledImages(values, labels, captions, scenes, select_rows(self.digests))
+    def _selected(self, values: Any, rows: Sequence[int]) -> LabelledImages:
+        """Return the images with these pixels and numbers, with all that is known about them."""
+        columns: Any = self.labels, self.captions, self.scenes, self.digests
+        labels, captions, scenes, digests = (
+            tuple(column[row] for row in rows) if column else () for column in columns
+        )
+        return LabelledImages(values, labels, captions, scenes, digests)
 
     def keys(self) -> Iterator[Keys]:
         """Yield the keys of the images, by which copies of them are found: (images, 1, 2)."""

@@ -95,12 +95,9 @@ def find_images(path: str, columns: Columns = ALL_FOUND) -> Listing:
 
 def _escape_controls(file: ImageFile) -> ImageFile:
     """Escape control characters in name and label, which come from a table or an archive."""
-    name, label = (
-        escaped(text) if CONTROLS.search(text) else text for text in (file.name, file.label)
-    )
-    return (
-        file if (name, label) == (file.name, file.label) else replace(file, name=name, label=label)
-    )
+    texts = (file.name, file.label)
+    name, label = (escaped(text) if CONTROLS.search(text) else text for text in texts)
+    return replace(file, name=name, label=label)
 
 
 def has_images(path: str) -> bool:
@@ -129,14 +126,26 @@ def _table_has_images(path: str) -> bool:
 
 def _list_splits(path: str, columns: Columns) -> Listing:
     """Read a Parquet file, or a dataset folder with all of its splits."""
-    splits = arrow.splits_in(path)
-    if not splits:
-        return _list_table(path, columns)
-    listing = Listing()
-    for split, part in splits.items():
-        for file in _list_table(part, columns).files:
-            listing.files.append(replace(file, name=f"{split}: {file.name}", split=split))
-    return listing
+    parts = arrow.splits_in(path) or {"": path}
+    return merge_listings({split: _list_table(part, columns) for split, part in parts.items()})
+
+
+def merge_listings(listings: dict[str, Listing]) -> Listing:
+    """Join the images of several folders or files, by split; a split that is named decides.
+
+    Args:
+        listings: The images of each split; "" for those of a folder or file that has several.
+    """
+    merged = Listing()
+    for split, listing in listings.items():
+        for file in listing.files:
+            if split:
+                file = replace(file, name=f"{split}: {file.name}", split=split)
+            if split or file.split not in listings or not file.split:
+                merged.files.append(file)
+        merged.problems |= listing.problems
+        merged.others += listing.others
+    return merged
 
 
 def _list_file(location: Path, path: str, columns: Columns = ALL_FOUND) -> Listing:
@@ -153,13 +162,12 @@ def _list_file(location: Path, path: str, columns: Columns = ALL_FOUND) -> Listi
     else:
         expected = ".csv, .tsv, .jsonl, .parquet, .npz, .tar, .zip or an IDX file"
         raise InputError(path, got="another kind of file", expected=expected)
-    return Listing(
-        [
-            ImageFile(f"{split or 'image'} {number}", image, label, split)
-            for split, part in splits.items()
-            for number, (image, label) in enumerate(zip(part.images, part.labels, strict=True))
-        ]
-    )
+    files = [
+        ImageFile(f"{split or 'image'} {number}", image, label, split)
+        for split, part in splits.items()
+        for number, (image, label) in enumerate(zip(part.images, part.labels, strict=True))
+    ]
+    return Listing(files)
 
 
 def _list_folder(folder: Path, path: str, columns: Columns) -> Listing:

@@ -49,9 +49,8 @@ def randaugment(pixels: Bytes, dice: NDArray[np.float64], count: int, magnitude:
     return pixels
 
 
-def identity(pixels: Bytes, strength: Strength) -> Bytes:
+def identity(pixels: Bytes, _strength: Strength) -> Bytes:
     """Leave the images as they are."""
-    del strength
     return pixels
 
 
@@ -124,9 +123,8 @@ def solarize(pixels: Bytes, strength: Strength) -> Bytes:
     return np.where(pixels >= threshold, 255 - pixels, pixels)
 
 
-def autocontrast(pixels: Bytes, strength: Strength) -> Bytes:
+def autocontrast(pixels: Bytes, _strength: Strength) -> Bytes:
     """Stretch each channel to all values from 0 to 255."""
-    del strength
     low = pixels.min(axis=(2, 3), keepdims=True).astype(np.float64)
     high = pixels.max(axis=(2, 3), keepdims=True).astype(np.float64)
     scale = 255 / np.maximum(high - low, 1)
@@ -134,13 +132,12 @@ def autocontrast(pixels: Bytes, strength: Strength) -> Bytes:
     return np.where(high > low, stretched, pixels)
 
 
-def equalize(pixels: Bytes, strength: Strength) -> Bytes:
+def equalize(pixels: Bytes, _strength: Strength) -> Bytes:
     """Map the values of each channel so that all of them are about equally frequent.
 
     Value v becomes (step / 2 + pixels below v) / step, with step = (pixels - those of the highest
     value) / 255, in whole numbers.
     """
-    del strength
     images, channels, height, width = pixels.shape
     planes = np.arange(images * channels)[:, None]
     flat = pixels.reshape(images * channels, height * width)  # (planes, pixels)
@@ -196,15 +193,12 @@ def _affine(
         down: A number, or one for each image.
     """
     images, channels, height, width = pixels.shape
-    numbers = (
-        np.broadcast_to(number, images)[:, None, None] for number in (xx, xy, yx, yy, right, down)
-    )
-    xx, xy, yx, yy, right, down = numbers
+    numbers = (xx, xy, yx, yy, right, down)
+    xx, xy, yx, yy, right, down = (np.broadcast_to(n, images)[:, None, None] for n in numbers)
     x = np.arange(width) + 0.5 - width / 2
     y = (np.arange(height) + 0.5 - height / 2)[:, None]
-    column = np.floor(xx * x + xy * y + right + width / 2).astype(
-        np.int64
-    )  # (images, height, width)
+    # the input pixel of each output pixel: (images, height, width)
+    column = np.floor(xx * x + xy * y + right + width / 2).astype(np.int64)
     row = np.floor(yx * x + yy * y + down + height / 2).astype(np.int64)
     inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
     flat_index = np.where(inside, row * width + column, 0).reshape(images, 1, -1)

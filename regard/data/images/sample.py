@@ -73,8 +73,7 @@ def write_samples(samples: Iterator[Sample], folder: Path) -> Iterator[dict[str,
         InputError: The folder has samples already.
     """
     if (folder / CAPTIONS).exists():
-        fix = "choose another folder with -o"
-        raise InputError(f"{folder / CAPTIONS} exists already", fix=fix)
+        raise InputError(f"{folder / CAPTIONS} exists already", fix="choose another folder with -o")
     with reporting(str(folder), "what was written before is whole"):
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / CAPTIONS).open("w", encoding="utf-8") as file:

@@ -14,22 +14,15 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from regard.data.config import (
-    ALL_FOUND,
-    Columns,
-    DigitsData,
-    ImagesData,
-    OnBad,
-    ScenesData,
-)
+from regard.data.config import ALL_FOUND, Columns, DigitsData, ImagesData, OnBad, ScenesData
 from regard.data.images.decoding import Decoded, decode
 from regard.data.images.labelled_images import ImageSplits, LabelledImages, pixels_at
-from regard.data.images.listing import Listing, find_images
+from regard.data.images.listing import Listing, find_images, merge_listings
 from regard.data.synthetic import digits
+from regard.data.text.examples import progress
 from regard.data.text.splits import choose_groups
 from regard.errors import InputError
 from regard.inputs.images.reader import ImageReader
-from regard.runtime.progress import Progress
 
 MAX_NAMED = 3
 """How many broken files a warning names."""
@@ -62,29 +55,27 @@ def read_images(
     path: str,
     reader: ImageReader,
     names: Sequence[str] = (),
-    on_bad: OnBad = "skip",
     *,
     columns: Columns = ALL_FOUND,
     for_tests: bool = False,
 ) -> LabelledImages:
-    """Read all images of a folder or file, as one set.
+    """Read all images of a folder or file, as one set; broken ones are skipped and counted.
 
     Args:
         path: As for `find_images`.
         reader: Scales images to the model's size.
         names: Names of classes that are numbers.
-        on_bad: `stop` at broken images, or `skip` and count them.
         columns: Which columns of a table are read.
         for_tests: Whether to read only the test split, if there is one.
 
     Raises:
-        InputError: There are no images, or broken ones with `stop`.
+        InputError: There are no images.
     """
     listing = find_images(path, columns)
     if for_tests:
         tests = [file for file in listing.files if file.split == "test"]
         listing.files[:] = tests or listing.files
-    decoded = _decode_listing(listing, reader, path, on_bad)
+    decoded = _decode_listing(listing, reader, path, "skip")
     skipped = len(listing.problems | decoded.problems)
     return replace(_labelled_images(decoded, range(len(decoded.files)), names), skipped=skipped)
 
@@ -106,7 +97,7 @@ def _image_splits(data: ImagesData, reader: ImageReader) -> ImageSplits:
     """Read the images of a folder or file, and of other splits if they are named."""
     paths = _split_paths(data)
     listings = {split: find_images(path, data.columns) for split, path in paths.items()}
-    listing = _merge_listings(listings)
+    listing = merge_listings(listings)
     path = data.folder or data.file or ""
     decoded = _decode_listing(listing, reader, path, data.on_bad)
     rows = _split_rows(decoded, data)
@@ -126,32 +117,15 @@ def _split_paths(data: ImagesData) -> dict[str, str]:
     return {split: path for split, path in paths.items() if path is not None}
 
 
-def _merge_listings(listings: dict[str, Listing]) -> Listing:
-    """Join the images of several folders or files; a path given for a split decides the split."""
-    merged = Listing()
-    for split, listing in listings.items():
-        for file in listing.files:
-            if split:
-                moved = replace(file, name=f"{split}: {file.name}", split=split)
-                merged.files.append(moved)
-            elif not file.split or file.split not in listings:
-                merged.files.append(file)
-        merged.problems |= listing.problems
-        merged.others += listing.others
-    return merged
-
-
 def _decode_listing(listing: Listing, reader: ImageReader, path: str, on_bad: OnBad) -> Decoded:
     """Decode the images of a listing, and say once which were skipped."""
-    files, quiet = listing.files, not _logger.isEnabledFor(logging.WARNING)
-    shape = (reader.channels, reader.height, reader.width)
-    with Progress(len(files), quiet=quiet, at_once=False) as bar:
-        decoded = decode(
-            files,
-            reader.bytes_of,
-            shape,
-            lambda done: bar.update_to(done, f"{done} of {len(files)} images read"),
-        )
+    files, shape = listing.files, (reader.channels, reader.height, reader.width)
+    with progress(len(files)) as bar:
+
+        def show(done: int) -> None:
+            bar.update_to(done, f"{done} of {len(files)} images read")
+
+        decoded = decode(files, reader.bytes_of, shape, show)
     problems = listing.problems | decoded.problems
     if not problems:
         return decoded
@@ -218,9 +192,8 @@ def _class_name(label: str, names: Sequence[str]) -> str:
     if not names or not label.isdecimal():
         return label
     if int(label) >= len(names):
-        raise InputError(
-            "data.names", got=f"{len(names)} names", expected=f"a name for class {label}, too"
-        )
+        expected = f"a name for class {label}, too"
+        raise InputError("data.names", got=f"{len(names)} names", expected=expected)
     return names[int(label)]
 
 

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -93,10 +94,8 @@ class Scene:
     def caption(self) -> str:
         """The scene in words."""
         first, *other_things = self.objects
-        phrases = [
-            f"{RELATIONS[relation]} {other.words}"
-            for relation, other in zip(self.relations, other_things, strict=True)
-        ]
+        relations = zip(self.relations, other_things, strict=True)
+        phrases = [f"{RELATIONS[relation]} {other.words}" for relation, other in relations]
         return " ".join((first.words, " and ".join(phrases))).strip()
 
     @property
@@ -176,23 +175,20 @@ def _draw_thing(random: np.random.Generator, kind: int, size: int) -> Thing:
     name, (min_radius, max_radius) = [*SIZES.items()][size]
     radius, turn = random.uniform((min_radius, -TURN), (max_radius, TURN)).tolist()
     turn = 0.0 if shape in ("circle", "ring") else turn
-    change = random.integers(-JITTER, JITTER + 1, 3).tolist()
-    red, green, blue = (
-        min(255, max(0, value + step)) for value, step in zip(COLOURS[colour], change, strict=True)
-    )
+    change = random.integers(-JITTER, JITTER + 1, 3)
+    red, green, blue = np.clip(COLOURS[colour] + change, 0, 255).tolist()
     rgb = (red, green, blue)
     return Thing(shape, colour, name, 0.0, 0.0, round(radius, 4), round(turn, 2), rgb)
 
 
 def _are_apart(positions: Sequence[Sequence[float]], radii: Sequence[float]) -> bool:
     """Whether no two objects overlap, and it is clear where the first is, seen from the others."""
-    for i in range(len(positions)):
-        for j in range(i + 1, len(positions)):
-            right, down = (abs(a - b) for a, b in zip(positions[i], positions[j], strict=True))
-            if math.hypot(right, down) < radii[i] + radii[j] + GAP:
-                return False
-            if i == 0 and abs(right - down) < CLEAR:
-                return False
+    for i, j in combinations(range(len(positions)), 2):
+        right, down = (abs(a - b) for a, b in zip(positions[i], positions[j], strict=True))
+        if math.hypot(right, down) < radii[i] + radii[j] + GAP:
+            return False
+        if i == 0 and abs(right - down) < CLEAR:
+            return False
     return True
 
 
@@ -215,25 +211,20 @@ def _paint_thing(image: Image.Image, thing: Thing, fill: Any, ground: Any) -> No
             draw.ellipse((x - inner, y - inner, x + inner, y + inner), fill=ground)
         return
     cosine, sine = math.cos(math.radians(thing.turn)), math.sin(math.radians(thing.turn))
-    draw.polygon(
-        [
-            (
-                x + radius * (cosine * right - sine * down),
-                y + radius * (sine * right + cosine * down),
-            )
-            for right, down in OUTLINES[thing.shape]
-        ],
-        fill=fill,
-    )
+    corners = []
+    for right, down in OUTLINES[thing.shape]:
+        turned_right, turned_down = cosine * right - sine * down, sine * right + cosine * down
+        corners.append((x + radius * turned_right, y + radius * turned_down))
+    draw.polygon(corners, fill=fill)
 
 
 def _corners(count: int, radii: Sequence[float], first: float = -90) -> list[tuple[float, float]]:
     """Points on circles, clockwise from an angle in degrees; their radii take turns."""
-    angles = [math.radians(first + 360 * number / count) for number in range(count)]
-    return [
-        (radii[number % len(radii)] * math.cos(angle), radii[number % len(radii)] * math.sin(angle))
-        for number, angle in enumerate(angles)
-    ]
+    corners = []
+    for number in range(count):
+        radius, angle = radii[number % len(radii)], math.radians(first + 360 * number / count)
+        corners.append((radius * math.cos(angle), radius * math.sin(angle)))
+    return corners
 
 
 ARM = 0.33

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError
-from regard.runtime.files import parse_json, read_small
+from regard.runtime.files import read_json
 
 SUFFIXES = (".parquet", ".arrow")
 AT_ONCE = 256
@@ -57,7 +57,7 @@ def splits_in(table: str) -> dict[str, str]:
     if not path.is_dir():
         return {}
     if (path / "dataset_dict.json").is_file():
-        names = _read_json(path / "dataset_dict.json").get("splits")
+        names = read_json(path / "dataset_dict.json", MOST_INFO).get("splits")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise InputError(f"{path / 'dataset_dict.json'}", got="no list of splits")
         return {
@@ -184,14 +184,9 @@ def _arrow_batches(pyarrow: Any, path: Path, columns: list[str]) -> Iterator[Any
     """Yield the rows of an Arrow file, at most `AT_ONCE` in a batch."""
     with pyarrow.memory_map(str(path)) as source:
         reader = _arrow_reader(pyarrow, source)
-        for number in range(getattr(reader, "num_record_batches", 2**62)):
-            try:
-                record_batch = (
-                    reader.get_batch(number) if hasattr(reader, "get_batch")
-                    else reader.read_next_batch()
-                )  # fmt: skip
-            except StopIteration:
-                return
+        is_file = hasattr(reader, "get_batch")  # a stream yields its batches itself
+        batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
+        for record_batch in batches:
             batch = record_batch.select(columns)
             batch.validate(full=True)  # offsets that lead out of the file would be followed
             for start in range(0, batch.num_rows, AT_ONCE):
@@ -230,7 +225,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 def _files_in_state(folder: Path) -> list[Path]:
     """List the Arrow files that a `state.json` names; none of them may lie elsewhere."""
-    state = _read_json(folder / "state.json")
+    state = read_json(folder / "state.json", MOST_INFO)
     if state.get("_indices_data_files") or state.get("_indices_files"):
         got = "a dataset with indices, written by an old version"
         raise InputError(str(folder), got=got, fix="save it again: load_from_disk, save_to_disk")
@@ -245,10 +240,6 @@ def _files_in_state(folder: Path) -> list[Path]:
         if not (folder / name).is_file():
             raise InputError(str(folder / name), got="no such file", expected="a part of the data")
     return [folder / name for name in names]
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    return parse_json(path, read_small(path, MOST_INFO))
 
 
 def _is_object(kind: Any) -> bool:

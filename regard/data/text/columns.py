@@ -12,23 +12,13 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from regard.data.config import Column
-from regard.data.text.roles import (
-    BOTH_TEXTS,
-    FILLERS,
-    IDS,
-    IMAGES,
-    LANGUAGE_WORDS,
-    PAIRS,
-    TEXT,
-    TEXTS,
-    Layout,
-    fold,
-    is_language,
-    is_usual,
-    words_of,
-)
+from regard.data.text import roles
+from regard.data.text.roles import IDS, IMAGES, PAIRS, TEXT, TEXTS, Layout, fold, is_language
 from regard.errors import InputError, nearest
 
+Names = Sequence[str]
+Rows = Sequence[Sequence[str]]
+"""The cells of some rows."""
 SENTENCES = 2.5
 """The fewest words of a mean cell from which a file holds sentences, not a dictionary."""
 FEWEST = 3
@@ -39,7 +29,7 @@ _ID = re.compile(r"\S*\d\S*")
 _NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 
 
-def is_header(rows: Sequence[Sequence[str]], layout: Layout) -> bool:
+def is_header(rows: Rows, layout: Layout) -> bool:
     """Whether the first row of a file looks like the names of its columns.
 
     Args:
@@ -66,14 +56,13 @@ def is_header(rows: Sequence[Sequence[str]], layout: Layout) -> bool:
     )
 
 
-def _names_two_sides(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+def _names_two_sides(first: Names, below: Rows) -> bool:
     """Whether two cells name the sides of pairs: by role, by language, or as `de_text`."""
-    sides = [words_of(cell) for cell in first]
-    known_words = {name for role in PAIRS.roles for name in role.names} | FILLERS | LANGUAGE_WORDS
+    sides = [roles.words_of(cell) for cell in first]
     sentences = _mean_words(below) >= SENTENCES
     if all(re.fullmatch(r"[^\W\d]+(_[^\W_]+)+", cell) for cell in first) and sentences:
         return True  # no sentence has underscores
-    if not all(side and len(side) <= 3 and side <= known_words for side in sides):
+    if not all(side and len(side) <= 3 and side <= roles.SIDE_WORDS for side in sides):
         return False
     source, target = ([role.fits(cell) for cell in first] for role in PAIRS.roles)
     names_roles = (source[0] and target[1]) or (target[0] and source[1])
@@ -81,7 +70,7 @@ def _names_two_sides(first: Sequence[str], below: Sequence[Sequence[str]]) -> bo
     return names_roles or (sentences and sides[0] != sides[1])
 
 
-def _has_usual_names(first: Sequence[str], below: Sequence[Sequence[str]], layout: Layout) -> bool:
+def _has_usual_names(first: Names, below: Rows, layout: Layout) -> bool:
     """Whether the cells are names that the columns of such data usually have."""
     hits = {role.key for role in layout.roles for cell in first if role.fits(cell)}
     if layout is PAIRS:
@@ -90,13 +79,13 @@ def _has_usual_names(first: Sequence[str], below: Sequence[Sequence[str]], layou
         return False
     if layout is IMAGES and any(fold(cell) in layout["image"].names for cell in first):
         return True  # the path of an image has a suffix
-    if all(map(is_usual, first)):
+    if all(map(roles.is_usual, first)):
         return bool(hits) or len(first) > 2
     single = all(re.fullmatch(r"[\w#:-]*", cell) for cell in first)
     return len(hits) > 1 or (bool(hits) and single and len(first) > 2)
 
 
-def _numbers_below(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+def _numbers_below(first: Names, below: Rows) -> bool:
     """Whether a column has only numbers, and a name above them."""
     if len(below) < FEWEST or not _could_be_names(first, below):
         return False
@@ -104,7 +93,7 @@ def _numbers_below(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool
     return any(len(cells) >= FEWEST and all(map(_NUMBER.fullmatch, cells)) for cells in columns)
 
 
-def may_be_names(rows: Sequence[Sequence[str]]) -> bool:
+def may_be_names(rows: Rows) -> bool:
     """Whether single words stand above sentences: names of columns, or an example of two words.
 
     Numbers from 0 are names, too: pandas writes them above columns that have none.
@@ -125,7 +114,7 @@ def may_be_names(rows: Sequence[Sequence[str]]) -> bool:
     return (words or numbers) and sentences and alike <= len(below) // 10
 
 
-def may_name_tags(rows: Sequence[Sequence[str]]) -> bool:
+def may_name_tags(rows: Rows) -> bool:
     """Whether a word and a tag stand above others, neither seen again, the tag in another case.
 
     Example:
@@ -141,7 +130,7 @@ def may_name_tags(rows: Sequence[Sequence[str]]) -> bool:
     return not same and _could_be_names(first, below)
 
 
-def is_out_of_order(layout: Layout, rows: Sequence[Sequence[str]]) -> bool:
+def is_out_of_order(layout: Layout, rows: Rows) -> bool:
     """Whether columns without names are not in their usual order: ids first, or texts as labels.
 
     Args:
@@ -160,14 +149,14 @@ def is_out_of_order(layout: Layout, rows: Sequence[Sequence[str]]) -> bool:
     return layout is TEXTS and texts_last
 
 
-def _are_ids(cells: Sequence[str], *, distinct: bool) -> bool:
+def _are_ids(cells: Names, *, distinct: bool) -> bool:
     """Whether cells are numbers, or (if ids must be distinct) other words with digits."""
     if all(map(_NUMBER.fullmatch, cells)):
         return True
     return distinct and len({*cells}) == len(cells) and all(map(_ID.fullmatch, cells))
 
 
-def _labels_below(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+def _labels_below(first: Names, below: Rows) -> bool:
     """Whether texts stand below a single word, and a few labels below another that is none."""
     labels = {row[-1] for row in below}
     return (
@@ -179,7 +168,7 @@ def _labels_below(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     )
 
 
-def _paths_below(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+def _paths_below(first: Names, below: Rows) -> bool:
     """Whether a column has only names of files, and another name above them."""
     columns = ([row[index] for row in below] for index in range(len(first)))
     return _could_be_names(first, below) and any(
@@ -188,7 +177,7 @@ def _paths_below(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     )
 
 
-def _could_be_names(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+def _could_be_names(first: Names, below: Rows) -> bool:
     """Whether cells look like names, and none of them occurs again below.
 
     The first may have no name, as pandas leaves the index, and so may a column that is empty.
@@ -203,10 +192,7 @@ def _could_be_names(first: Sequence[str], below: Sequence[Sequence[str]]) -> boo
 
 
 def choose_columns(
-    file: str,
-    names: Sequence[str],
-    layout: Layout,
-    named: Mapping[str, Column],
+    file: str, names: Names, layout: Layout, named: Mapping[str, Column]
 ) -> dict[str, int]:
     """Choose the column of each role: as named, else by the usual names if they are clear.
 
@@ -235,12 +221,7 @@ def choose_columns(
 
 
 def _choose_by_name(
-    names: Sequence[str],
-    layout: Layout,
-    indices: dict[str, int],
-    free: list[int],
-    *,
-    guess_optional: bool,
+    names: Names, layout: Layout, indices: dict[str, int], free: list[int], *, guess_optional: bool
 ) -> None:
     """Add the columns whose names are usual for their roles to those chosen."""
     for role in sorted(layout.roles, key=lambda role: not role.optional):
@@ -248,7 +229,8 @@ def _choose_by_name(
             continue
         matching = [index for index in free if role.fits(names[index])]
         exact = [index for index in matching if fold(names[index]) == role.key]
-        if layout is TEXTS and role is TEXT and {names[index] for index in matching} == BOTH_TEXTS:
+        names_both_texts = {names[index] for index in matching} == roles.BOTH_TEXTS
+        if layout is TEXTS and role is TEXT and names_both_texts:
             if guess_optional and "pair" not in indices:
                 indices["text"], indices["pair"] = matching
                 free[:] = [index for index in free if index not in matching]
@@ -262,7 +244,7 @@ def _choose_by_name(
             free.remove(matching[0])
 
 
-def _choose_sides(names: Sequence[str], indices: dict[str, int], free: list[int]) -> None:
+def _choose_sides(names: Names, indices: dict[str, int], free: list[int]) -> None:
     """Choose the sides of pairs by languages, or the only two columns in their order."""
     missing = [role for role in ("source", "target") if role not in indices]
     # the keys of an object are sorted: their order does not say which is the source
@@ -276,7 +258,7 @@ def _choose_sides(names: Sequence[str], indices: dict[str, int], free: list[int]
         free[:] = [index for index in free if index not in sides]
 
 
-def find_column(file: str, names: Sequence[str], role: str, column: Column) -> int:
+def find_column(file: str, names: Names, role: str, column: Column) -> int:
     """Find a column by its name, or by its number from 1.
 
     Raises:
@@ -300,12 +282,7 @@ def find_column(file: str, names: Sequence[str], role: str, column: Column) -> i
 
 
 def unclear_columns_error(
-    file: str,
-    names: Sequence[str],
-    layout: Layout,
-    indices: Mapping[str, int],
-    rows: Sequence[Sequence[str]],
-    note: str = "",
+    file: str, names: Names, layout: Layout, indices: Mapping[str, int], rows: Rows, note: str = ""
 ) -> InputError:
     """Return the error that asks for the columns that are not clear.
 
@@ -320,14 +297,11 @@ def unclear_columns_error(
     missing = [role.key for role in layout.required if role.key not in indices]
     free = [index for index in range(len(names)) if index not in indices.values()]
     questions = ", which the ".join(missing)
-    fix = (
-        "add "
-        + " ".join(
-            f"data.{role}={shell_word(names[index], index, names)}"
-            for role, index in _suggest_columns(missing, names, free, rows).items()
-        )
-        + note
-    )
+    suggested = [
+        f"data.{role}={shell_word(names[index], index, names)}"
+        for role, index in _suggest_columns(missing, names, free, rows).items()
+    ]
+    fix = f"add {' '.join(suggested)}{note}"
     if all(name.isdecimal() for name in names):
         first_cells = names_text([cell[:30] for cell in rows[0]]) if rows else "empty"
         what = f"{file} has {len(names)} columns without names (the first line: {first_cells})"
@@ -338,9 +312,7 @@ def unclear_columns_error(
     return InputError(f"{what}: which is the {questions}?", fix=fix)
 
 
-def _suggest_columns(
-    missing: Sequence[str], names: Sequence[str], free: Sequence[int], rows: Sequence[Sequence[str]]
-) -> dict[str, int]:
+def _suggest_columns(missing: Names, names: Names, free: list[int], rows: Rows) -> dict[str, int]:
     """Suggest columns by their contents: the longest are texts, one of few values the label."""
     rows = [row for row in rows if len(row) == len(names)]
     length = {index: mean([len(row[index]) for row in rows] or [0]) for index in free}
@@ -358,19 +330,19 @@ def _suggest_columns(
     return {role: suggested[role] for role in missing if role in suggested}
 
 
-def shell_word(name: str, index: int, names: Sequence[str]) -> str:
+def shell_word(name: str, index: int, names: Names) -> str:
     """A column as one writes it in a shell: its name, in quotes if need be, or its number."""
     if list(names).count(name) > 1 or not name.strip() or "'" in name:
         return str(index + 1)
     return name if re.fullmatch(r"[\w.:-]+", name) else f"'{name}'"
 
 
-def names_text(names: Sequence[str]) -> str:
+def names_text(names: Names) -> str:
     """Names in one line; of many, the first."""
     first_names = [name or "(none)" for name in names[:20]]
     return ", ".join(first_names) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 
-def _mean_words(rows: Sequence[Sequence[str]]) -> float:
+def _mean_words(rows: Rows) -> float:
     """Return the mean number of words of a cell."""
     return mean([len(cell.split()) for row in rows for cell in row] or [0])

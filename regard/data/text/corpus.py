@@ -12,11 +12,11 @@ import hashlib
 import json
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from regard.data.text.ranges import Ranges
 from regard.errors import InputError
 from regard.runtime.files import write_synced
 
+if TYPE_CHECKING:
+    from regard.inputs.text.tokenizer import Tokenizer
+
 BLOCK = 2**12
 """The most characters of a block: the vocabulary's sample contains a block whole or not at all."""
 AT_ONCE = 2**20
@@ -36,28 +39,6 @@ VERSION = 1
 """Version of the cache's file format; it is part of the cache key."""
 Progress = Callable[[int], None]
 """Called with the number of characters done so far."""
-
-
-class Encoder(Protocol):
-    """The part of a tokenizer that a corpus uses; `regard.inputs.text.Tokenizer` implements it."""
-
-    @property
-    def vocab(self) -> int:
-        """The number of entries of the vocabulary."""
-
-    @property
-    def begin(self) -> int:
-        """The id of the begin symbol."""
-
-    @property
-    def end(self) -> int:
-        """The id of the end symbol."""
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode texts: the ids of each, without begin and end symbols."""
-
-    def to_json(self) -> str:
-        """Return the whole tokenizer as JSON: everything that the ids depend on."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +58,7 @@ def survey(
     characters: int = 2**24,
     held_out: float = 0.0,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = lambda _: None,
 ) -> Survey:
     """Read a text once, measure its documents, and keep a random sample of bounded size.
 
@@ -113,8 +94,7 @@ def survey(
         if piece.last:
             sizes.append(size)
             size = 0
-        if progress is not None:
-            progress(done)
+        progress(done)
     counts = np.frombuffer(sizes, dtype=np.int64)
     _check_not_empty(len(counts), skipped)
     mask = choose(counts, held_out, seed)
@@ -197,9 +177,7 @@ class Corpus:
         """Return the ids from `start` to `stop` in the concatenation of the documents."""
         if start >= stop:
             return np.zeros(0, dtype=np.int64)
-        ranges = self.documents.between(start, stop)
-        slices = zip(ranges.starts.tolist(), ranges.sizes.tolist(), strict=True)
-        return np.concatenate([self.ids[at : at + size] for at, size in slices]).astype(np.int64)
+        return self.ids[self.documents.between(start, stop).indices()].astype(np.int64)
 
     def part(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Corpus:
         """Return a corpus of other documents, which are ranges of the same array of ids."""
@@ -240,11 +218,11 @@ class Corpus:
 
 def encode(
     text: Text,
-    tokenizer: Encoder,
+    tokenizer: Tokenizer,
     cache: Path,
     *,
     begin: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = lambda _: None,
 ) -> Corpus:
     """Encode a text, or open it from the cache if it was encoded before.
 
@@ -274,12 +252,12 @@ def encode(
     }
     folder = cache / key_of(depends_on)
     corpus = _open(folder, checksums)
-    if corpus is not None:
-        return corpus
-    state = "the text is not encoded; no partial files are left"
-    with new_folder(folder, lambda path: _open(path, checksums) is not None, state) as temporary:
-        _write_corpus(temporary, text, tokenizer, frame, progress)
-    corpus = _open(folder, checksums)
+    if corpus is None:
+        state = "the text is not encoded; no partial files are left"
+        new = new_folder(folder, lambda path: _open(path, checksums) is not None, state)
+        with new as temporary:
+            _write_corpus(temporary, text, tokenizer, frame, progress)
+        corpus = _open(folder, checksums)
     assert corpus is not None
     return corpus
 
@@ -287,9 +265,9 @@ def encode(
 def _write_corpus(
     folder: Path,
     text: Text,
-    tokenizer: Encoder,
+    tokenizer: Tokenizer,
     frame: tuple[list[int], list[int]],
-    progress: Progress | None,
+    progress: Progress,
 ) -> None:
     """Encode a text, and write ids, document ends and lengths into a folder."""
     kind = np.dtype(np.uint16 if tokenizer.vocab <= 2**16 else np.uint32)
@@ -308,8 +286,7 @@ def _write_corpus(
                     stops.append(tokens)
                     sizes.append(size)
                     done, size = done + size, 0
-            if progress is not None:
-                progress(done + size)
+            progress(done + size)
         finish(file)
     _check_not_empty(len(stops), skipped)
     write_array(folder / "stops.npy", np.frombuffer(stops, dtype=np.int64))
@@ -352,8 +329,7 @@ def _open(folder: Path, checksums: dict[str, str]) -> Corpus | None:
 
 def _lengths_without_tails(sizes: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
     """Compute the length of each document without its last fraction, which is held out."""
-    lengths: NDArray[np.int64] = np.floor(sizes * (1 - fraction)).astype(np.int64)
-    return lengths
+    return np.floor(sizes * (1 - fraction)).astype(np.int64)
 
 
 def _check_not_empty(documents: int, skipped: Counter[str]) -> None:

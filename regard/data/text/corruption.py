@@ -160,19 +160,16 @@ class Masking:
 
     def hide(self, rows: Sequence[Ids], index: tuple[int, ...], epoch: int) -> Batch[Ragged]:
         """Mask tokens of sequences that already have their begin and end symbols."""
-        masked_rows, label_rows = [], []
+        inputs, label_rows = [], []
         for row, example in zip(rows, index, strict=True):
-            masked, positions = mask_tokens(
-                row, self.symbols, generator(self.seed, epoch, example), self.rate
-            )
+            random = generator(self.seed, epoch, example)
+            masked, positions = mask_tokens(row, self.symbols, random, self.rate)
             labels = np.full_like(row, -1)
             labels[positions] = row[positions]
-            masked_rows.append(masked)
+            inputs.append(masked)
             label_rows.append(labels)
         lengths = tuple(map(len, rows))
-        ids, targets = (
-            torch.from_numpy(np.concatenate(parts)) for parts in (masked_rows, label_rows)
-        )
+        ids, targets = (torch.from_numpy(np.concatenate(parts)) for parts in (inputs, label_rows))
         return Batch(Ragged(ids, lengths), Ragged(targets, lengths), index)
 
 

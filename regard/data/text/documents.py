@@ -156,19 +156,8 @@ class TextFiles:
 
     def settings(self) -> dict[str, Any]:
         """The format of each file (its checksum does not include its name), and other fields."""
-        return {
-            "read": [
-                [
-                    file.lower().endswith(".gz"),
-                    records.has_suffix(file, ".jsonl"),
-                    *(["tsv"] if records.has_suffix(file, ".tsv") else []),
-                    *self._column_setting(file),
-                ]
-                for file in self.files
-            ],
-            "separator": self.separator,
-            "on_bad": self.on_bad,
-        }
+        formats = [self._format(file) for file in self.files]
+        return {"read": formats, "separator": self.separator, "on_bad": self.on_bad}
 
     def plan(self, file: str) -> tables.Plan | None:
         """Decide which column of a file has the texts; None if the file is read as it stands.
@@ -177,9 +166,7 @@ class TextFiles:
             InputError: The file cannot be read, or it is not clear which column it is.
         """
         columns = self._columns(file)
-        if columns is None:
-            return None
-        return tables.plan_columns(file, DOCUMENTS, columns, LINES)
+        return None if columns is None else tables.plan_columns(file, DOCUMENTS, columns, LINES)
 
     def describe(self) -> list[str]:
         """Say of each table which column has the texts, if that was found out."""
@@ -188,7 +175,7 @@ class TextFiles:
     def _column_note(self, file: str, plan: tables.Plan | None) -> str:
         """Say which column of a table is read, if that was found out; else nothing."""
         if plan is not None:
-            return plan.describe() if plan.inferred else ""
+            return plan.describe()
         if not tables.is_table(file):
             return ""
         first = records.has_suffix(file, ".tsv")
@@ -201,21 +188,23 @@ class TextFiles:
             return None
         if not records.has_suffix(file, *tables.CELLS) or self.columns.named:
             return self.columns
-        header = self.columns.header
-        if header or (header is None and tables.has_header(file, DOCUMENTS, LINES)):
+        if self.columns.header is not None:
+            return self.columns if self.columns.header else None
+        if tables.has_header(file, DOCUMENTS, LINES):
             return self.columns
-        tabs = header is None and records.has_suffix(file, ".tsv")
-        if tabs and tables.has_header(file, PAIRS, LINES):
+        if records.has_suffix(file, ".tsv") and tables.has_header(file, PAIRS, LINES):
             return Columns({"text": 1}, header=True)
-        unsure = header is None and tables.has_header(file, DOCUMENTS, LINES, unsure=True)
-        return self.columns if unsure else None
+        return self.columns if tables.has_header(file, DOCUMENTS, LINES, unsure=True) else None
 
-    def _column_setting(self, file: str) -> list[str]:
-        """The column of a table that is read, if it is not the usual one of such files."""
+    def _format(self, file: str) -> list[Any]:
+        """The format of a file, and the column of a table if it is not the usual one."""
+        is_jsonl = records.has_suffix(file, ".jsonl")
+        settings: list[Any] = [file.lower().endswith(".gz"), is_jsonl]
+        settings += ["tsv"] if records.has_suffix(file, ".tsv") else []
         plan = self.plan(file)
-        if plan is None or (records.has_suffix(file, ".jsonl") and plan.column("text") == "text"):
-            return []
-        return [plan.column("text"), "header" if plan.header else ""]
+        if plan is not None and not (is_jsonl and plan.column("text") == "text"):
+            settings += [plan.column("text"), "header" if plan.header else ""]
+        return settings
 
     def _document_parts(self, file: str, note: OnProblem) -> Iterator[str | None]:
         """Yield the texts of a file's documents; None marks the end of a document."""
@@ -230,7 +219,8 @@ class TextFiles:
             elif records.has_suffix(file, ".tsv"):
                 yield from _tsv_documents(file, lines, note)
             elif self.separator is None:
-                yield from _single_document(lines)
+                yield from (text for _, text in lines)
+                yield None
             else:
                 yield from _separated_documents(lines, self.separator.strip())
 
@@ -281,13 +271,6 @@ def cut(text: str, longest: int) -> Iterator[str]:
         yield text[start:end]
         start = end
     yield text[start:]
-
-
-def _single_document(lines: Lines) -> Iterator[str | None]:
-    """Yield a whole file as one document."""
-    for _, text in lines:
-        yield text
-    yield None
 
 
 def _separated_documents(lines: Lines, separator: str) -> Iterator[str | None]:
@@ -377,9 +360,8 @@ def _lines(file: str, note: OnProblem) -> Generator[tuple[int, str]]:
                 first = number == 1 and stream.tell() == len(raw)
                 ends = raw.endswith(b"\n")
                 try:
-                    text = carriage_return + _decode_part(
-                        records.without_mark(file, raw) if first else raw, decoder
-                    )
+                    part = records.without_mark(file, raw) if first else raw
+                    text = carriage_return + _decode_part(part, decoder)
                 except Unfit as problem:
                     note(Problem(file, number, *problem.args))
                     carriage_return = ""

@@ -68,11 +68,7 @@ class EncodedPairs:
 
 
 def make_batch(
-    source_ids: Sequence[Sequence[int]],
-    target_ids: Sequence[Sequence[int]],
-    index: Sequence[int],
-    begin: int,
-    end: int,
+    source_ids: Lists, target_ids: Lists, index: Sequence[int], begin: int, end: int
 ) -> Batch[Ragged]:
     """Make a batch of pairs that belong to no dataset, such as typed sentences.
 

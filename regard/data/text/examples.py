@@ -138,7 +138,9 @@ class Examples(Sequence[Item]):
     def blocks(self) -> Iterator[list[Item]]:
         """Yield the examples in lists of bounded size."""
         for first in range(0, len(self), BLOCK_EXAMPLES):
-            starts, stops = self._ranges(slice(first, first + BLOCK_EXAMPLES))
+            numbers = self._numbers(slice(first, first + BLOCK_EXAMPLES)).astype(np.int64)
+            stops = np.asarray(self._rows.ends[numbers])
+            starts = np.where(numbers > 0, self._rows.ends[numbers - 1], 0)
             while len(starts):
                 count = int(np.searchsorted(np.cumsum(stops - starts), BLOCK_BYTES)) + 1
                 yield self._load_examples(starts[:count].tolist(), stops[:count].tolist())
@@ -147,26 +149,17 @@ class Examples(Sequence[Item]):
     def _load_examples(self, starts: list[int], stops: list[int]) -> list[Item]:
         """Parse the examples at these ranges of bytes, read together if they are close."""
         begin, needed_bytes = starts[0], sum(stops) - sum(starts)
+        ranges = zip(starts, stops, strict=True)
         if stops[-1] - begin > 2 * needed_bytes:  # far apart: one by one
-            read = self._rows.read
-            return [self._load(read(*ends)) for ends in zip(starts, stops, strict=True)]
+            return [self._load(self._rows.read(start, stop)) for start, stop in ranges]
         data = self._rows.read(begin, stops[-1])
-        return [
-            self._load(data[start - begin : stop - begin])
-            for start, stop in zip(starts, stops, strict=True)
-        ]
+        return [self._load(data[start - begin : stop - begin]) for start, stop in ranges]
 
     def _numbers(self, part: slice) -> NDArray[Any]:
         """Return the numbers, among all examples of the files, of a part of this sequence."""
         if self._index is None:
             return np.arange(*part.indices(len(self)), dtype=index_type(len(self)))
         return self._index[part]
-
-    def _ranges(self, part: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where each example of a part begins and ends in the file."""
-        numbers = self._numbers(part).astype(np.int64)
-        stops = np.asarray(self._rows.ends[numbers])
-        return np.where(numbers > 0, self._rows.ends[numbers - 1], 0), stops
 
     def take(self, index: NDArray[Any]) -> Examples[Item]:
         """Return the examples with these numbers among all examples of the files."""
@@ -202,22 +195,22 @@ class Examples(Sequence[Item]):
         if self.size <= size:
             return self
         random, share = generator(0), size / self.size
-        sampled_numbers = [
-            self._numbers(slice(first, first + SCANNED))[
-                random.random(min(SCANNED, remaining)) < share
-            ]
-            for first, remaining in ((at, len(self) - at) for at in range(0, len(self), SCANNED))
-        ]
-        return self.take(np.concatenate(sampled_numbers))
+        parts = (self._numbers(part) for part in scanned_parts(len(self)))
+        sampled = [numbers[random.random(len(numbers)) < share] for numbers in parts]
+        return self.take(np.concatenate(sampled))
 
     def with_keys_of(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yield the examples whose key is that of one of the items."""
         digests = b"".join(map(self._reading.digest, items))
         hashes = np.unique(np.frombuffer(digests, dtype=np.uint64)[::2])
-        for first in range(0, len(self), SCANNED):
-            part = slice(first, first + SCANNED)
+        for part in scanned_parts(len(self)):
             same = np.isin(self.keys(part)[:, 0], hashes)
             yield from self.take(self._numbers(part)[same])
+
+
+def scanned_parts(count: int) -> list[slice]:
+    """Return the parts in which `count` hashes are compared."""
+    return [slice(first, first + SCANNED) for first in range(0, count, SCANNED)]
 
 
 def collect(
@@ -237,13 +230,13 @@ def collect(
         WriteError: If they cannot be written to the cache; no partial files are left.
     """
     stored = _open_rows(reading.folder) if reading.size >= LOOKED_UP else None
-    if stored is not None:
-        return Examples(stored[0], reading), stored[1]
-    with ExitStack() as stack:
-        spool = _Spool(stack, reading)
-        _, skipped = keep_usable(spool.store(rows()), reading.on_bad, reading.name, reading.noun)
-        memory = spool.finish(skipped)
-    stored = _open_rows(reading.folder) if memory is None else (memory, skipped)
+    if stored is None:
+        with ExitStack() as stack:
+            spool = _Spool(stack, reading)
+            stream = spool.store(rows())
+            _, skipped = keep_usable(stream, reading.on_bad, reading.name, reading.noun)
+            memory = spool.finish(skipped)
+        stored = _open_rows(reading.folder) if memory is None else (memory, skipped)
     assert stored is not None
     return Examples(stored[0], reading), stored[1]
 
@@ -274,10 +267,9 @@ class _Spool(Generic[Item]):
             if isinstance(row, Problem):
                 yield row
                 continue
-            example_json = dump(row)
-            data += example_json
-            self._size += len(example_json) + 1
-            data += b"\n"
+            line = dump(row) + b"\n"
+            data += line
+            self._size += len(line)
             ends.append(self._size)
             keys += digest(row)
             if len(data) >= limit:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 
 from regard.data.config import ALL_FOUND, Columns, Files, OnBad
@@ -71,18 +72,17 @@ class Report:
     def describe(self) -> str:
         """Describe the result: the first problems, each with file and line, then the counts."""
         hidden = sum(self.problems.values()) - len(self.first)
-        return "\n".join(
-            [
-                *([self.columns] if self.columns else []),
-                *(str(problem) for problem in self.first),
-                *([f"… and {hidden} more"] if hidden else []),
-                *(f"{count} lines: {what}" for what, count in self.problems.items()),
-                f"{self.pairs} pairs can be used"
-                + (f", {self.duplicates} of them duplicates" if self.duplicates else ""),
-                f"words in a source: {self.source}",
-                f"words in a target: {self.target}",
-            ]
-        )
+        copies = f", {self.duplicates} of them duplicates" if self.duplicates else ""
+        lines = [
+            self.columns,
+            *map(str, self.first),
+            f"… and {hidden} more" if hidden else "",
+            *(f"{count} lines: {what}" for what, count in self.problems.items()),
+            f"{self.pairs} pairs can be used{copies}",
+            f"words in a source: {self.source}",
+            f"words in a target: {self.target}",
+        ]
+        return "\n".join(filter(None, lines))
 
 
 def read_pairs(
@@ -199,10 +199,9 @@ def check(
 
 def describe_columns(files: Files, columns: Columns) -> str:
     """Say which columns of a table are read, if that was found out; else nothing."""
-    if not isinstance(files, str) or not tables.is_table(files):
+    if not isinstance(files, str):
         return ""
-    plan = tables.plan_columns(files, PAIRS, columns, ONE_EACH)
-    return plan.describe() if plan.inferred else ""
+    return tables.describe_columns(files, PAIRS, columns, ONE_EACH)
 
 
 def _suspicions(files: Files, sides: Sides, rows: Numbered[Pair]) -> Iterator[Problem]:
@@ -245,10 +244,8 @@ def _read_aligned(source: str, target: str) -> Numbered[Sentences]:
             expected="as many in one as in the other",
             fix="line n of one must be the translation of line n of the other",
         )
-    lines = zip(
-        records.text_lines(source, ONE_EACH), records.text_lines(target, ONE_EACH), strict=True
-    )
-    for (number, text), (_, translation) in lines:
+    sides = (records.text_lines(file, ONE_EACH) for file in (source, target))
+    for (number, text), (_, translation) in zip(*sides, strict=True):
         if isinstance(text, Problem):
             yield number, text
         else:
@@ -265,9 +262,7 @@ def _read_pair_table(file: str, columns: Columns) -> Numbered[Sentences]:
             "or .parquet",
             fix="two aligned files are written [source.txt, target.txt]",
         )
-    return tables.read_rows(
-        file, PAIRS, columns, lambda row: (row["source"], row["target"]), ONE_EACH
-    )
+    return tables.read_rows(file, PAIRS, columns, itemgetter("source", "target"), ONE_EACH)
 
 
 def _name(files: Files) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -57,11 +58,8 @@ class IdRows:
         return len(self.ends)
 
     def __getitem__(self, row: int) -> list[int]:
-        ids: list[int] = self.values[self._start(row) : self.ends[row]].tolist()
-        return ids
-
-    def _start(self, row: int) -> int:
-        return int(self.ends[row - 1]) if row else 0
+        start = self.ends[row - 1] if row else 0
+        return self.values[start : self.ends[row]].tolist()
 
     @property
     def sizes(self) -> NDArray[np.int32]:
@@ -130,43 +128,35 @@ def _encode_blocks(
 
 def _rows_in_memory(blocks: Iterable[Sequence[Lists]], columns: Columns) -> list[IdRows]:
     """Concatenate the lists of all blocks, column by column."""
-    parts: list[list[Flat]] = [[] for _ in columns]
+    parts = [[_flatten([], kind)] for kind in columns.values()]
     for block in blocks:
         for part, rows, kind in zip(parts, block, columns.values(), strict=True):
             part.append(_flatten(rows, kind))
-    empty = [IdRows.of([], kind) for kind in columns.values()]
-    return [_join_parts(part) if part else none for part, none in zip(parts, empty, strict=True)]
-
-
-def _join_parts(parts: list[Flat]) -> IdRows:
-    """Concatenate flat lists: the values, and where each list ends."""
-    values, sizes = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return IdRows(values, np.cumsum(sizes))
+    joined = []
+    for part in parts:
+        values, sizes = (np.concatenate(arrays) for arrays in zip(*part, strict=True))
+        joined.append(IdRows(values, np.cumsum(sizes)))
+    return joined
 
 
 def _write_columns(folder: Path, blocks: Iterable[Sequence[Lists]], columns: Columns) -> None:
     """Write the lists of blocks into the files of a folder: ids, and where each list ends."""
-    files = {name: [(folder / f"{name}.{end}").open("wb") for end in ENDS] for name in columns}
     value_counts = dict.fromkeys(columns, 0)
-    try:
+    with ExitStack() as stack:
+        files = {
+            (name, end): stack.enter_context((folder / f"{name}.{end}").open("wb"))
+            for name in columns
+            for end in ("ids", "ends")
+        }
         for block in blocks:
             for (name, kind), rows in zip(columns.items(), block, strict=True):
                 values, sizes = _flatten(rows, kind)
-                for file, array in zip(
-                    files[name], (values, value_counts[name] + np.cumsum(sizes)), strict=True
-                ):
-                    file.write(array.tobytes())
+                files[name, "ids"].write(values.tobytes())
+                files[name, "ends"].write((value_counts[name] + np.cumsum(sizes)).tobytes())
                 value_counts[name] += len(values)
-        for file in chain.from_iterable(files.values()):
+        for file in files.values():
             finish(file)
-    finally:
-        for file in chain.from_iterable(files.values()):
-            file.close()
     write_synced(folder / "ids.json", json.dumps(value_counts).encode())
-
-
-ENDS = ("ids", "ends")
-"""Suffixes of the files of a column."""
 
 
 def _open_columns(folder: Path, columns: Columns) -> list[IdRows] | None:

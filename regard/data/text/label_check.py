@@ -10,13 +10,7 @@ from typing import Any
 
 from regard.data.config import ALL_FOUND, Columns
 from regard.data.text import tables
-from regard.data.text.annotations import (
-    LABELLED,
-    READERS,
-    Question,
-    one_word_a_line,
-    plan_words,
-)
+from regard.data.text.annotations import LABELLED, READERS, Question, one_word_a_line, plan_words
 from regard.data.text.records import Problem
 from regard.data.text.roles import QUESTIONS, TEXTS, WORDS, Layout
 
@@ -54,27 +48,22 @@ class LabelReport:
 
     def describe(self) -> str:
         """Describe the result: columns, the first problems with file and line, the counts."""
-        lines = [count for what, count in self.problems.items() if what not in SUSPICIOUS]
-        hidden = sum(lines) - len(self.first)
-        return "\n".join(
-            [
-                *([self.columns] if self.columns else []),
-                *map(str, self.first),
-                *([f"… and {hidden} more"] if hidden else []),
-                *(f"{count} times: {what}" for what, count in self.problems.items()),
-                f"{self.examples} examples can be used"
-                + (f", {self.duplicates} of them duplicates" if self.duplicates else ""),
-                *([f"labels: {_labels_text(self.labels)}"] if self.labels else []),
-            ]
-        )
+        bad = [count for what, count in self.problems.items() if what not in SUSPICIOUS]
+        hidden = sum(bad) - len(self.first)
+        copies = f", {self.duplicates} of them duplicates" if self.duplicates else ""
+        lines = [
+            self.columns,
+            *map(str, self.first),
+            f"… and {hidden} more" if hidden else "",
+            *(f"{count} times: {what}" for what, count in self.problems.items()),
+            f"{self.examples} examples can be used{copies}",
+            f"labels: {_labels_text(self.labels)}" if self.labels else "",
+        ]
+        return "\n".join(filter(None, lines))
 
 
 def check_labelled(
-    table: str,
-    task: str,
-    columns: Columns = ALL_FOUND,
-    shown: int = 10,
-    limit: int | None = None,
+    table: str, task: str, columns: Columns = ALL_FOUND, shown: int = 10, limit: int | None = None
 ) -> LabelReport:
     """Check a dataset of labelled examples without stopping at bad ones.
 
@@ -118,19 +107,14 @@ def example_key(example: Any) -> Hashable:
     """A key that is equal for examples with the same input."""
     if isinstance(example, Question):
         return example.question, example.context
-    key: Hashable = example.key
-    return key
+    return example.key
 
 
 def describe_labelled(table: str, task: str, columns: Columns) -> str:
     """Say which columns of a table are read, if that was found out; else nothing."""
     if task == "tag" and one_word_a_line(table):
-        plan = plan_words(table, columns)
-    elif tables.is_table(table):
-        plan = tables.plan_columns(table, LAYOUTS[task], columns, LABELLED)
-    else:
-        return ""
-    return plan.describe() if plan.inferred else ""
+        return plan_words(table, columns).describe()
+    return tables.describe_columns(table, LAYOUTS[task], columns, LABELLED)
 
 
 def _label_problems(labels: Counter[str], task: str) -> Counter[str]:

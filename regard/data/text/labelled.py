@@ -14,7 +14,7 @@ from typing import Any, Generic
 from regard.data.config import ALL_FOUND, Columns, LabelledData, OnBad
 from regard.data.text.annotations import READERS, Example, LabelledText, Question, TaggedWords
 from regard.data.text.records import keep_usable
-from regard.data.text.splits import Source, hold_out, read_splits
+from regard.data.text.splits import hold_out, read_splits
 
 TYPES: dict[str, type[Any]] = {"classify": LabelledText, "tag": TaggedWords, "answer": Question}
 """The type of each task's examples."""
@@ -43,14 +43,14 @@ def load_labelled(data: LabelledData, task: str) -> LabelledSplits[Any]:
     Raises:
         InputError: A file cannot be used.
     """
-    source = Source(
-        type=TYPES[task],
+    parts, skipped, checksums = read_splits(
+        data,
+        read=lambda file: READERS[task](file, data.columns),
+        example_type=TYPES[task],
         noun="example",
         key=lambda example: example.key,
         grouping=task,
-        read=lambda file: READERS[task](file, data.columns),
     )
-    parts, skipped, checksums = read_splits(data, source)
     if "valid" not in parts:
         parts["train"], parts["valid"] = hold_out(parts["train"], data.held_out, data.seed, "text")
     splits = {name: examples.as_sequence() for name, examples in parts.items()}

@@ -69,9 +69,7 @@ class Mixture:
         """Return `count` examples of one dataset's endless sequence, from `start` on."""
         members = self._members[part]
         first, last = start // len(members), (start + count - 1) // len(members)
-        passes = [
-            generator(self.seed, part, number).permutation(members)
-            for number in range(first, last + 1)
-        ]
+        numbers = range(first, last + 1)
+        passes = [generator(self.seed, part, number).permutation(members) for number in numbers]
         offset = start - first * len(members)
         return np.concatenate(passes)[offset : offset + count]

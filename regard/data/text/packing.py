@@ -52,9 +52,7 @@ class BatchedCorpus(Protocol):
 
 def batches(rows: BatchedCorpus, start: Cursor) -> Iterator[tuple[Batch[Ragged], Cursor]]:
     """Yield training batches endlessly from a position on, each with the position after it."""
-    return epochs(
-        lambda _: range(len(rows)), lambda number, epoch: rows.batch(epoch, number), start
-    )
+    return epochs(lambda _: range(len(rows)), lambda index, epoch: rows.batch(epoch, index), start)
 
 
 class Packed:
@@ -213,9 +211,8 @@ class Stream:
         twin._starts = [self._starts[i] for i in indices]
         parts = [self._text.documents.between(at, self._stop(at) + 1) for at in twin._starts]
         starts = np.concatenate([part.starts for part in parts])
-        twin.corpus = self._text.part(
-            starts, starts + np.concatenate([part.sizes for part in parts])
-        )
+        sizes = np.concatenate([part.sizes for part in parts])
+        twin.corpus = self._text.part(starts, starts + sizes)
         return twin
 
     def _stop(self, start: int) -> int:

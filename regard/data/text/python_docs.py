@@ -64,9 +64,7 @@ def python_text(library: Path | None = None) -> Iterator[tuple[str, str]]:
     root = Path(sysconfig.get_paths()["stdlib"]) if library is None else library
     used_paragraphs: set[str] = set()
     for name, texts in _sources(root):
-        unique: dict[str, None] = {}
-        for text in texts:
-            unique |= dict.fromkeys(paragraphs(text))
+        unique = dict.fromkeys(paragraph for text in texts for paragraph in paragraphs(text))
         new = [paragraph for paragraph in unique if paragraph not in used_paragraphs]
         used_paragraphs.update(new)
         if new:
@@ -136,9 +134,8 @@ def _files(root: Path) -> list[Path]:
     paths = []
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]  # they may be large
-        paths += [
-            Path(folder) / name for name in names if name.endswith(".py") or TEXTS.fullmatch(name)
-        ]
+        texts = (name for name in names if name.endswith(".py") or TEXTS.fullmatch(name))
+        paths += [Path(folder) / name for name in texts]
     return sorted(paths, key=lambda path: path.relative_to(root).as_posix())
 
 

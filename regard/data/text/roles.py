@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 IDS = {"", "id", "idx", "index", "guid", "uid", "uuid", "row", "nr", "no", "unnamed:_0", "row_id",
        "example_id", "pair_id", "sentence_id", "text_id", "__index_level_0__"}  # fmt: skip
@@ -57,7 +57,7 @@ class Layout:
     """The columns that the data of a task has."""
 
     roles: tuple[Role, ...]
-    positions: Mapping[int, tuple[str, ...]]
+    positions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """The roles of the columns of a file without names, by the number of its columns."""
     strips: bool = False
     """Whether blanks around a cell of a CSV or TSV file are left out."""
@@ -96,8 +96,7 @@ WORDS = Layout(
         Role("words", ("words", "tokens", "word", "token", "form"), is_text=False),
         Role("tags", ("tags", "tag", "ner_tags", "ner_tag", "ner", "pos_tags", "pos_tag", "pos",
                       "upos", "label", "labels"), is_text=False),
-    ),
-    {},
+    )
 )  # fmt: skip
 QUESTIONS = Layout(
     (
@@ -105,8 +104,7 @@ QUESTIONS = Layout(
         Role("question", ("question", "query")),
         Role("answers", ("answers", "answer"), is_text=False),
         Role("start", ("start", "answer_start"), optional=True, is_text=False),
-    ),
-    {},
+    )
 )
 DOCUMENTS = Layout((TEXT,), {1: ("text",)})
 IMAGES = Layout(
@@ -120,6 +118,8 @@ IMAGES = Layout(
     strips=True,
     ragged=True,
 )
+SIDE_WORDS = {name for role in PAIRS.roles for name in role.names} | FILLERS | LANGUAGE_WORDS
+"""The words in names of the sides of pairs."""
 LAYOUTS = (PAIRS, TEXTS, WORDS, QUESTIONS, DOCUMENTS, IMAGES)
 BOTH_TEXTS = {"question", "sentence"}
 """Two usual names of texts that together name a pair of texts."""
@@ -127,11 +127,8 @@ BOTH_TEXTS = {"question", "sentence"}
 
 def is_usual(name: str) -> bool:
     """Whether a name is usual in the data of any task, numbers rows, or names a language."""
-    return (
-        fold(name) in IDS
-        or is_language(name)
-        or any(role.fits(name) for layout in LAYOUTS for role in layout.roles)
-    )
+    has_role = any(role.fits(name) for layout in LAYOUTS for role in layout.roles)
+    return has_role or fold(name) in IDS or is_language(name)
 
 
 def is_language(name: str) -> bool:

@@ -7,11 +7,10 @@ training examples is held out for it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,7 @@ from numpy.typing import NDArray
 from regard.data.config import FileData, LabelledData, PartData
 from regard.data.order import generator, index_type, random_order
 from regard.data.text import arrow, records
-from regard.data.text.examples import SCANNED, Examples, Item, Reading, collect
-from regard.data.text.records import Problem
+from regard.data.text.examples import Examples, Item, Reading, collect, scanned_parts
 from regard.errors import InputError
 
 Parts = dict[str, Examples[Any]]
@@ -34,30 +32,23 @@ TEXT_SHARE = {".gz": 4.0, ".parquet": 4.0, ".jsonl": 0.8}
 """About how many bytes of text there are in a byte of such a file, for the progress."""
 
 
-@dataclass(frozen=True)
-class Source(Generic[Item]):
-    """How the files of a dataset are read."""
-
-    type: type[Item]
-    """The dataclass of an example."""
-    noun: str
-    """What an example is called in messages."""
-    key: Callable[[Item], Hashable]
-    """Equal for examples that must stay in one split."""
-    grouping: str
-    """A name for `key`, for keys of the cache."""
-    read: Callable[[Any], Iterable[Item | Problem]]
-    """The files of a split -> examples, or problems of lines that cannot be used."""
-
-
 def read_splits(
-    data: FileData | LabelledData, source: Source[Any]
+    data: FileData | LabelledData,
+    read: Callable[[Any], Iterable[Any]],
+    example_type: type[Item],
+    noun: str,
+    key: Callable[[Item], Hashable],
+    grouping: str,
 ) -> tuple[Parts, dict[str, int], dict[str, str]]:
     """Read the files of a recipe's `data:` section.
 
     Args:
         data: Names the files.
-        source: How they are read.
+        read: The files of a split -> examples, or problems of lines that cannot be used.
+        example_type: The dataclass of an example.
+        noun: What an example is called in messages.
+        key: Equal for examples that must stay in one split.
+        grouping: A name for `key`, for keys of the cache.
 
     Returns:
         The examples of each split, the numbers of skipped ones, and the SHA-256 of each file.
@@ -68,48 +59,39 @@ def read_splits(
     parts: Parts = {}
     skipped: Counter[str] = Counter()
     checksums: dict[str, str] = {}
-    sums = _Checksums()
-    settings = data.model_dump(mode="json", exclude=CHOICE) | {"grouping": source.grouping}
+    checksum = cache(records.checksum)  # of each file once, and only when it is asked for
+    settings = data.model_dump(mode="json", exclude=CHOICE) | {"grouping": grouping}
     for name, files in files_of_splits(data).items():
         names = (files,) if isinstance(files, str) else files
         reading = Reading(
-            type=source.type,
-            key=source.key,
+            type=example_type,
+            key=key,
             name=" and ".join(names),
-            noun=source.noun,
-            depends_on=partial(_depends_on, names, sums, settings),
+            noun=noun,
+            depends_on=partial(_depends_on, names, checksum, settings),
             size=sum(map(text_size, names)),
             on_bad=data.on_bad,
         )
-        parts[name], skipped_here = collect(partial(source.read, files), reading)
+        parts[name], skipped_here = collect(partial(read, files), reading)
         skipped.update(skipped_here)
-        checksums |= {file: sums[file] for file in names}
+        checksums |= {file: checksum(file) for file in names}
     return parts, dict(skipped), checksums
 
 
 def files_of_splits(data: FileData | LabelledData | PartData) -> dict[str, Any]:
     """Return the files of each split; a dataset folder as `train` may have the others in it."""
-    files_by_split = {name: getattr(data, name) for name in ("train", "valid", "test")}
     inside = arrow.splits_in(data.train) if isinstance(data.train, str) else {}
-    files = {name: files_by_split[name] or inside.get(name) for name in files_by_split}
+    files = {name: getattr(data, name) or inside.get(name) for name in ("train", "valid", "test")}
     if "train" in inside:
         files["train"] = inside["train"]
     return {name: names for name, names in files.items() if names is not None}
 
 
-class _Checksums(dict[str, str]):
-    """The SHA-256 of each file, computed when it is asked for."""
-
-    def __missing__(self, file: str) -> str:
-        self[file] = records.checksum(file)
-        return self[file]
-
-
 def _depends_on(
-    names: Sequence[str], checksums: Mapping[str, str], settings: dict[str, Any]
+    names: Sequence[str], checksum: Callable[[str], str], settings: dict[str, Any]
 ) -> dict[str, Any]:
     """Return all that the examples of files depend on."""
-    return {"files": [[Path(name).name, checksums[name]] for name in names], **settings}
+    return {"files": [[Path(name).name, checksum(name)] for name in names], **settings}
 
 
 def text_size(name: str) -> int:
@@ -143,8 +125,7 @@ def hold_out(
     count = max(1, min(held_out, (len(heads) if by_group else len(examples)) // 10))
     held_out_heads = np.sort(heads[choose_groups(counts, count, seed, what)])
     is_held_out = np.zeros(len(examples), dtype=np.bool_)
-    for start in range(0, len(is_held_out), SCANNED):
-        part = slice(start, start + SCANNED)
+    for part in scanned_parts(len(is_held_out)):
         is_held_out[part] = np.isin(first[part], held_out_heads)
     numbers = examples.numbers
     return examples.take(numbers[~is_held_out]), examples.take(numbers[is_held_out])
@@ -161,8 +142,7 @@ def _group_by_key(examples: Examples[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     first = np.empty(count, dtype=index_type(count))
     sizes = np.zeros_like(first)
     buckets = np.empty(count, dtype=np.uint8)
-    for start in range(0, count, SCANNED):
-        part = slice(start, start + SCANNED)
+    for part in scanned_parts(count):
         buckets[part] = examples.keys(part)[:, 0] % BUCKETS
     for bucket in range(BUCKETS):
         indices = np.flatnonzero(buckets == bucket).astype(first.dtype)

@@ -102,8 +102,7 @@ class Sides:
 
     def languages(self) -> tuple[str | None, str | None]:
         """Guess the language of each side by its common words; None if unclear."""
-        first, second = (self._language(side) for side in (0, 1))
-        return first, second
+        return self._language(0), self._language(1)
 
     def _language(self, side: int) -> str | None:
         """Guess the language of a side by its common words; None if it is not clear."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
 from regard.data.config import Columns
 from regard.data.text import arrow, records
 from regard.data.text.columns import (
+    Names,
+    Rows,
     choose_columns,
     find_column,
     is_header,
@@ -39,6 +42,8 @@ SAMPLE_SIZE = 2**22
 Row = dict[str, Any]
 """The value of each role in a row."""
 Example = TypeVar("Example")
+Parse = Callable[[Row], Example]
+Objects = Sequence[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -58,13 +63,13 @@ class Plan:
     """The roles of columns without names, if another number of columns has other roles."""
 
     def describe(self) -> str:
-        """Say what is read from which column, in one line."""
+        """Say what is read from which column, in one line; nothing if that was not found out."""
+        if not self.inferred:
+            return ""
         if self.positions:
             return f"{self.file} has no names of columns, taken as {', '.join(self.positions)}"
         columns = {role: self.column(role) for role in self.chosen}
-        unused = [
-            name for index, name in enumerate(self.names) if index not in self.chosen.values()
-        ]
+        unused = [name for i, name in enumerate(self.names) if i not in self.chosen.values()]
         header = f"first line of {self.file} taken as names of columns: {names_text(self.names)}"
         parts = [
             header if self.header else "",
@@ -86,11 +91,7 @@ def is_table(table: str) -> bool:
 
 
 def read_rows(
-    table: str,
-    layout: Layout,
-    columns: Columns,
-    understand: Callable[[Row], Example],
-    expected: str,
+    table: str, layout: Layout, columns: Columns, understand: Parse[Example], expected: str
 ) -> Numbered[Example]:
     """Yield the example in each row of a table, or its problem, with the number of its line.
 
@@ -108,13 +109,14 @@ def read_rows(
     rows: Iterator[tuple[int, Any]]
     pick: Callable[[Any], Row]
     if records.has_suffix(table, *CELLS):
-        pick = _ByName(plan, layout) if plan.chosen else _ByPosition(table, layout)
+        choose = _choose_by_name(plan, layout) if plan.chosen else _ByPosition(table, layout)
+        pick = partial(_pick_cells, layout, choose)
         if plan.header:
             rows = islice(_cell_rows(table, expected), 1, None)
         else:
             rows = records.table_rows(table, expected)
     else:
-        rows, pick = _object_rows(table, plan, expected), _ByKey(plan, layout)
+        rows, pick = _object_rows(table, plan, expected), _pick_by_key(plan, layout)
 
     def example(row: Any) -> Example:
         """Make an example from a row; a problem of an empty cell names its column."""
@@ -150,21 +152,23 @@ def has_header(file: str, layout: Layout, expected: str, *, unsure: bool = False
         expected: What the file should contain, for the error about an empty file.
         unsure: Also if it may be names or an example, which `plan_columns` asks about.
     """
-    sample = _first_rows(_cell_rows(file, expected))
-    return _begins_with_names(sample, layout) or (unsure and _may_begin_with_names(sample, layout))
+    return _begins_with_names(_first_rows(_cell_rows(file, expected)), layout, unsure=unsure)
 
 
-def _may_begin_with_names(sample: Sequence[list[str] | Problem], layout: Layout) -> bool:
-    """Whether the first row may be names of columns, or an example."""
+def _begins_with_names(
+    sample: Sequence[list[str] | Problem], layout: Layout, *, unsure: bool = False
+) -> bool:
+    """Whether the first row looks like names of columns; with `unsure`, or may be an example."""
     rows = [row for row in sample if not isinstance(row, Problem)]
+    if not rows or sample[0] is not rows[0]:
+        return False
     may_be = may_name_tags if layout is WORDS else may_be_names
-    return bool(rows) and sample[0] is rows[0] and may_be(rows)
+    return is_header(rows, layout) or (unsure and may_be(rows))
 
 
-def _begins_with_names(sample: Sequence[list[str] | Problem], layout: Layout) -> bool:
-    """Whether the first row looks like names of columns."""
-    rows = [row for row in sample if not isinstance(row, Problem)]
-    return bool(rows) and sample[0] is rows[0] and is_header(rows, layout)
+def describe_columns(table: str, layout: Layout, columns: Columns, expected: str) -> str:
+    """Say which columns of a table are read, if that was found out; else nothing."""
+    return plan_columns(table, layout, columns, expected).describe() if is_table(table) else ""
 
 
 def plan_columns(table: str, layout: Layout, columns: Columns, expected: str) -> Plan:
@@ -216,7 +220,8 @@ def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list
     if not rows:
         return Plan(file)
     first = [cell.strip() for cell in rows[0]]
-    unsure = not header and columns.header is None and _may_begin_with_names(sample, layout)
+    may_be_header = not header and columns.header is None
+    unsure = may_be_header and _begins_with_names(sample, layout, unsure=True)
     if not header and not unsure:
         return _plan_numbers(file, layout, columns, rows)
     indices = choose_columns(file, first, layout, columns.named)
@@ -236,15 +241,11 @@ def plan_cells(file: str, layout: Layout, columns: Columns, lines: Numbered[list
     return Plan(file, tuple(first), header=True, chosen=indices, inferred=columns.header is None)
 
 
-def _plan_numbers(
-    file: str, layout: Layout, columns: Columns, rows: Sequence[Sequence[str]]
-) -> Plan:
+def _plan_numbers(file: str, layout: Layout, columns: Columns, rows: Rows) -> Plan:
     """Decide about the columns of a file without names: as numbered, else by their number."""
     width = len(rows[0])
     numbers = [str(index + 1) for index in range(width)]
-    indices = {
-        role: find_column(file, numbers, role, column) for role, column in columns.named.items()
-    }
+    indices = {role: find_column(file, numbers, role, name) for role, name in columns.named.items()}
     if not indices:
         wide = {len(row) for row in rows} == {width} and width > max(layout.positions, default=2**9)
         unclear = wide or layout is QUESTIONS or is_out_of_order(layout, rows)
@@ -258,11 +259,7 @@ def _plan_numbers(
 
 
 def _plan_objects(
-    table: str,
-    layout: Layout,
-    columns: Columns,
-    objects: Sequence[dict[str, Any]] | None,
-    names: Sequence[str],
+    table: str, layout: Layout, columns: Columns, objects: Objects | None, names: Names
 ) -> Plan:
     """Decide about the columns of a file that has a name beside each value."""
     indices = choose_columns(table, names, layout, columns.named)
@@ -275,66 +272,58 @@ def _plan_objects(
         rows = islice(arrow.rows(table), SAMPLE) if objects is None else objects
         cells = [[str(_column_value(row, name) or "") for name in names] for row in rows]
         raise unclear_columns_error(table, names, layout, indices, cells)
-    inferred = any(
-        names[index] != role and role not in columns.named for role, index in indices.items()
-    )
+    unnamed = {role: index for role, index in indices.items() if role not in columns.named}
+    inferred = any(names[index] != role for role, index in unnamed.items())
     return Plan(table, tuple(names), chosen=indices, inferred=inferred)
 
 
-class _ByName:
-    """Picks the cells of the columns that have names or were numbered."""
+def _pick_cells(layout: Layout, choose: Callable[[Names], Row], cells: Names) -> Row:
+    """Choose the cells of a row; the blanks around them are removed if the layout says so."""
+    if not any(cell.strip() for cell in cells):
+        raise Unfit(records.EMPTY)
+    row = choose(cells)
+    return {role: cell.strip() for role, cell in row.items()} if layout.strips else row
 
-    def __init__(self, plan: Plan, layout: Layout) -> None:
-        self.chosen, self.layout = plan.chosen, layout
-        self.width = 0 if layout.ragged else len(plan.names)
-        self.least = max(plan.chosen[role.key] for role in layout.required) + 1
 
-    def __call__(self, cells: Sequence[str]) -> Row:
-        if not any(cell.strip() for cell in cells):
-            raise Unfit(records.EMPTY)
-        if len(cells) != self.width if self.width else len(cells) < self.least:
-            raise Unfit(records.COLUMNS, f"{len(cells)}, not {self.width or self.least}")
-        return _strip(
-            self.layout,
-            {role: cells[index] for role, index in self.chosen.items() if index < len(cells)},
-        )
+def _choose_by_name(plan: Plan, layout: Layout) -> Callable[[Names], Row]:
+    """Return a function that chooses the cells of columns that have names or were numbered."""
+    width = 0 if layout.ragged else len(plan.names)
+    least = max(plan.chosen[role.key] for role in layout.required) + 1
+
+    def choose(cells: Names) -> Row:
+        if len(cells) != width if width else len(cells) < least:
+            raise Unfit(records.COLUMNS, f"{len(cells)}, not {width or least}")
+        return {role: cells[index] for role, index in plan.chosen.items() if index < len(cells)}
+
+    return choose
 
 
 class _ByPosition:
-    """Picks the cells of a file without names: the number of its columns says what they are."""
+    """Chooses the cells of a file without names: the number of its columns says what they are."""
 
     def __init__(self, file: str, layout: Layout) -> None:
         self.file, self.layout = file, layout
         self.width = 0  # of the first whole row: a file has texts or pairs of texts, not both
 
-    def __call__(self, cells: Sequence[str]) -> Row:
+    def __call__(self, cells: Names) -> Row:
         positions = self.layout.positions
-        if not any(cell.strip() for cell in cells):
-            raise Unfit(records.EMPTY)
         if self.layout.ragged:
-            return _strip(self.layout, dict(zip(positions[max(positions)], cells, strict=False)))
+            return dict(zip(positions[max(positions)], cells, strict=False))
         if len(cells) not in ((self.width,) if self.width else positions):
             expected = self.width or " or ".join(map(str, positions))
             raise Unfit(records.COLUMNS, f"{len(cells)}, not {expected}{self._hint(cells)}")
         if all(cell.strip() for cell in cells):
             self.width = len(cells)
-        return _strip(self.layout, dict(zip(positions[len(cells)], cells, strict=True)))
+        return dict(zip(positions[len(cells)], cells, strict=True))
 
-    def _hint(self, cells: Sequence[str]) -> str:
+    def _hint(self, cells: Names) -> str:
         """Say which separator a line of a single cell seems to have instead."""
         if len(cells) > 1:
             return ""
         expected = "commas" if records.has_suffix(self.file, ".csv") else "tabs"
         signs = {";": "semicolons", "\t": "tabs", "|": "vertical bars", ",": "commas"}
-        other = next(
-            (name for sign, name in signs.items() if sign in cells[0] and name != expected), ""
-        )
-        return f"; {expected} separate them, not {other}" if other else ""
-
-
-def _strip(layout: Layout, row: Row) -> Row:
-    """Remove the blanks around cells, if the layout says so."""
-    return {role: cell.strip() for role, cell in row.items()} if layout.strips else row
+        others = [name for sign, name in signs.items() if sign in cells[0] and name != expected]
+        return f"; {expected} separate them, not {others[0]}" if others else ""
 
 
 def text_row(row: dict[str, Any], role: str, column: str) -> Row:
@@ -355,26 +344,24 @@ def text_row(row: dict[str, Any], role: str, column: str) -> Row:
     return {role: value}
 
 
-class _ByKey:
-    """Picks the values of a row that has a name for each."""
+def _pick_by_key(plan: Plan, layout: Layout) -> Callable[[dict[str, Any]], Row]:
+    """Return a function that picks the values of a row that has a name for each."""
+    columns = {layout[role]: plan.names[index] for role, index in plan.chosen.items()}
+    is_json = records.has_suffix(plan.file, *OBJECTS)
 
-    def __init__(self, plan: Plan, layout: Layout) -> None:
-        self.columns = {layout[role]: plan.names[index] for role, index in plan.chosen.items()}
-        self.checks_encoding = records.has_suffix(plan.file, *OBJECTS)
-
-    def __call__(self, row: dict[str, Any]) -> Row:
+    def pick(row: dict[str, Any]) -> Row:
         picked: Row = {}
-        for role, column in self.columns.items():
+        for role, column in columns.items():
             value = _column_value(row, column)
             if role.is_text and not (role.optional and value is None):
                 picked |= text_row(row, role.key, column)
                 continue
-            if self.checks_encoding and not records.is_encodable(
-                json.dumps(value, ensure_ascii=False)
-            ):
+            if is_json and not records.is_encodable(json.dumps(value, ensure_ascii=False)):
                 raise Unfit(records.UNDECODABLE, "half a character")
             picked[role.key] = value
         return picked
+
+    return pick
 
 
 def _column_value(row: dict[str, Any], column: str) -> Any:
@@ -420,7 +407,7 @@ def _first_rows(rows: Numbered[Example]) -> list[Example | Problem]:
     return sample
 
 
-def _object_columns(objects: Sequence[dict[str, Any]], layout: Layout) -> list[str]:
+def _object_columns(objects: Objects, layout: Layout) -> list[str]:
     """Return the names of the columns of objects, in their order."""
     names: dict[str, None] = {}
     for row in objects:

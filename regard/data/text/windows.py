@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, overload
 
@@ -70,11 +71,8 @@ def batch_of(rows: Sequence[LabelledRow], index: Sequence[int]) -> Batch[Ragged]
     """
     batch_rows = [rows[i] for i in index]
     types = Ragged.of([row.types for row in batch_rows]).ids
-    return Batch(
-        Ragged.of([row.ids for row in batch_rows]).typed(types),
-        Ragged.of([row.targets for row in batch_rows]),
-        tuple(index),
-    )
+    source = Ragged.of([row.ids for row in batch_rows]).typed(types)
+    return Batch(source, Ragged.of([row.targets for row in batch_rows]), tuple(index))
 
 
 def lengths_of(rows: Sequence[LabelledRow]) -> Sequence[int] | NDArray[Any]:
@@ -93,12 +91,8 @@ def training(
         seed: Seed of the run.
         start: The first batch to yield.
     """
-    lengths = lengths_of(rows)
-    return epochs(
-        lambda epoch: training_batches(lengths, budget, seed, epoch),
-        lambda index, _: batch_of(rows, index),
-        start,
-    )
+    plan = partial(training_batches, lengths_of(rows), budget, seed)
+    return epochs(plan, lambda index, _: batch_of(rows, index), start)
 
 
 def evaluation(
@@ -149,11 +143,10 @@ def windows(tokens: int, max_tokens: int, overlap: int) -> list[Window]:
         return [Window(0, tokens, range(tokens))]
     step = max_tokens - min(overlap, max_tokens // 2)
     starts = [*range(0, tokens - max_tokens, step), tokens - max_tokens]
-    borders = [0]
-    for previous, current in pairwise(starts):
-        borders.append((current + previous + max_tokens) // 2)  # the middle of the overlap
-    borders.append(tokens)
+    # the border of two windows is the middle of what they share
+    middles = [(start + before + max_tokens) // 2 for before, start in pairwise(starts)]
+    borders = pairwise([0, *middles, tokens])
     return [
-        Window(start, start + max_tokens, range(borders[i], borders[i + 1]))
-        for i, start in enumerate(starts)
+        Window(start, start + max_tokens, range(*ends))
+        for start, ends in zip(starts, borders, strict=True)
     ]

@@ -8,21 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
-from regard.data.synthetic.grammar.lexicon import (
-    ADJECTIVES,
-    ADVERBS,
-    DATIVE,
-    GIVING,
-    INTRANSITIVE,
-    NOUNS,
-    PERSON,
-    PLACES,
-    TRANSITIVE,
-    WHERE,
-    nouns_of,
-)
+from regard.data.synthetic.grammar import lexicon
+from regard.data.synthetic.grammar.lexicon import ADJECTIVES, ADVERBS, NOUNS, WHERE, nouns_of
 from regard.data.synthetic.grammar.phrases import (
     HE,
     SHE,
@@ -39,16 +29,11 @@ from regard.data.synthetic.grammar.words import Adjective, Adverb, Noun, Verb
 Item = TypeVar("Item")
 
 KIN = frozenset(nouns_of("brother friend uncle sister aunt daughter"))
-OWNED = KIN | frozenset(
-    nouns_of(
-        "beast child teacher doctor vehicle vessel thing opening device food drink "
-        "garden house room kitchen school village city"
-    )
-)
+OWNED = frozenset(nouns_of("OWNED"))
 """Nouns that can follow "my"; not, for example, the sea or the queen."""
 PEOPLE = nouns_of("person")
 WATERS = nouns_of("waters")
-SITES = nouns_of(" ".join(PLACES))
+SITES = nouns_of("place")
 LANDMARKS = nouns_of("house school church castle bridge car bus truck train tram table")
 INSIDES = nouns_of("garden forest park house room kitchen school church castle city")
 STRETCHES = nouns_of("forest garden park desert valley city village field meadow")
@@ -64,12 +49,12 @@ DATIVE_PLURAL = 0.48
 """Probability of the plural in the dative: high, so that its -n is frequent for each noun."""
 INDOORS = frozenset(("look for", "hide", "eat", "drink", "wash", "hear", "sell"))
 """The transitive verbs that may have a place."""
-SEPARABLE = tuple(verb for verb in TRANSITIVE + INTRANSITIVE if verb.prefix)
+SEPARABLE = tuple(verb for verb in lexicon.TRANSITIVE + lexicon.INTRANSITIVE if verb.prefix)
 VERB_KINDS = (
-    (0.33, TRANSITIVE),
-    (0.1, DATIVE),
-    (0.09, GIVING),
-    (0.21, INTRANSITIVE),
+    (0.33, lexicon.TRANSITIVE),
+    (0.1, lexicon.DATIVE),
+    (0.09, lexicon.GIVING),
+    (0.21, lexicon.INTRANSITIVE),
     (0.27, SEPARABLE),
 )
 TIMES = {tense: tuple(a for a in ADVERBS if tense in a.tenses) for tense in ("past", "present")}
@@ -174,7 +159,7 @@ class Choices:
             third: Whether he, she and they are allowed: after a clause with people, they would
                 seem to stand for these.
         """
-        if self.happens(0.37) and any(noun.kind in PERSON for noun in verb.subjects):
+        if self.happens(0.37) and any(noun.kind in lexicon.PERSON for noun in verb.subjects):
             return self.weighted(SPEAKERS if third else ((0.66, I), (0.34, WE)))
         return self.phrase(self.choose(verb.subjects))
 
@@ -235,7 +220,7 @@ class Choices:
             subject,
             verb,
             self.object(verb, subject, negated) if verb.objects else None,
-            self._dative(PEOPLE, subject) if verb in GIVING else None,  # the receiver
+            self._dative(PEOPLE, subject) if verb in lexicon.GIVING else None,  # the receiver
             tense=tense,
             negated=negated,
             modal=self._modal(verb, subject, negated),
@@ -280,16 +265,15 @@ class Choices:
         self, subject: Nominal, adjective: Adjective, tense: str, time: Adverb | None = None
     ) -> Clause:
         """Make a clause with "is", and draw the degree; a time begins the clause."""
-        fronted, degree = time is not None, self.degree(adjective)
-        return Clause(
-            subject, predicate=adjective, degree=degree, tense=tense, time=time, fronted=fronted
-        )
+        degree = self.degree(adjective)
+        state = Clause(subject, predicate=adjective, degree=degree, tense=tense)
+        return replace(state, time=time, fronted=time is not None)
 
     def state(self, tense: str, *, small: bool = False, third: bool = True) -> Clause:
         """Draw a clause with "is": the old bridge was very narrow."""
         adjective = self.choose(ADJECTIVES)
         noun = self.choose(adjective.nouns)
-        if noun.kind in PERSON and self.happens(0.4):
+        if noun.kind in lexicon.PERSON and self.happens(0.4):
             subject: Nominal = self.choose((I, WE, HE, SHE, THEY) if third else (I, WE))
         else:
             phrase = self.phrase(noun, adjective=0.15)
@@ -299,15 +283,9 @@ class Choices:
             subject = Phrase(noun, word, phrase.plural, None if is_plain else phrase.adjective)
         negated = subject is not I and self.happens(0.2)
         time = None if small else self.time(tense, 0.15, negated)
-        return Clause(
-            subject,
-            predicate=adjective,
-            degree=self.degree(adjective, adjective.decides and self.happens(0.5)),
-            tense=tense,
-            negated=negated,
-            time=time,
-            fronted=time is not None,
-        )
+        degree = self.degree(adjective, adjective.decides and self.happens(0.5))
+        state = Clause(subject, predicate=adjective, degree=degree, tense=tense, negated=negated)
+        return replace(state, time=time, fronted=time is not None)
 
 
 def _owner(subject: Nominal) -> str:

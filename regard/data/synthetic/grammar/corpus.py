@@ -25,14 +25,7 @@ from itertools import islice
 from regard.data.config import LONGEST
 from regard.data.synthetic.grammar.frames import DECIDING, Frames
 from regard.data.synthetic.grammar.gloss import translate_words, word_for_word
-from regard.data.synthetic.grammar.lexicon import (
-    ADJECTIVES,
-    DATIVE,
-    GIVING,
-    NOUNS,
-    TRANSITIVE,
-    TWO_GENDERS,
-)
+from regard.data.synthetic.grammar.lexicon import ADJECTIVES, TAKING, TWO_GENDERS, nouns_of
 from regard.data.synthetic.grammar.people import SETTLING
 from regard.data.synthetic.grammar.phenomena import Analysis, analyse, is_settled
 from regard.data.synthetic.grammar.phrases import IT, Phrase, Sentence
@@ -48,17 +41,14 @@ LONGEST_TEST = 26
 UNPUNCTUATED = 25
 """Percentage of training and validation sentences without their final punctuation mark."""
 
-TAKING = TRANSITIVE + DATIVE + GIVING
-"""The verbs that take an object."""
 DEMO_COMBINATIONS = {("cross", "street"), ("tired", "animal"), ("wide", "street")}
 """Never held out: the two `DEMO` sentences are not in training, but their combinations are."""
 
 
 def _demo(adjective: str, meant: int) -> Pair:
     """Build the demo sentence, in which the last word decides what "it" stands for."""
-    nouns = {noun.english: noun for noun in NOUNS}
-    candidates = nouns["animal"], nouns["street"]
-    cross = next(verb for verb in TRANSITIVE if verb.english == "cross")
+    candidates = nouns_of("animal street")
+    cross = next(verb for verb in TAKING if verb.english == "cross")
     predicate = next(word for word in ADJECTIVES if word.english == adjective)
     main = Clause(Phrase(candidates[0]), cross, Phrase(candidates[1]), negated=True)
     noun = candidates[meant]
@@ -156,7 +146,7 @@ def _for_pronouns(analysis: Analysis) -> bool:
     return new and len(analysis.genders) > 1 and not _has_held_combination(analysis)
 
 
-def _for_natural_gender(analysis: Analysis) -> bool:
+def _for_gender(analysis: Analysis) -> bool:
     """Whether "him" or "her" stands for a held-out noun; no combination may be held out."""
     return not HELD_PEOPLE.isdisjoint(analysis.settling) and not _has_held_combination(analysis)
 
@@ -242,10 +232,8 @@ def splits(pairs: int, held_out: int, seed: int, longest: int = LONGEST) -> Spli
 
     def draw_split(name: str, count: int, unpunctuated: int = UNPUNCTUATED) -> tuple[Pair, ...]:
         """Draw pairs as in training, with nothing held out."""
-        lengths = range(longest + 1)
-        return _draw(
-            sampler(name), _for_training, count, used, lengths=lengths, unpunctuated=unpunctuated
-        )
+        draw, lengths = sampler(name), range(longest + 1)
+        return _draw(draw, _for_training, count, used, lengths=lengths, unpunctuated=unpunctuated)
 
     def sampler(name: str) -> Callable[[], Sentence]:
         """Return a function that draws a sentence; half of them are chains if they may be long."""
@@ -265,9 +253,7 @@ def splits(pairs: int, held_out: int, seed: int, longest: int = LONGEST) -> Spli
     tests = {
         "combinations": _draw(frames("combinations").sentence, _for_combinations, held_out, used),
         "pronouns": _draw(frames("pronouns").contest, _for_pronouns, held_out, used),
-        "natural_gender": _draw(
-            frames("natural_gender").her_or_him, _for_natural_gender, held_out, used
-        ),
+        "natural_gender": _draw(frames("natural_gender").her_or_him, _for_gender, held_out, used),
         "long": _draw(draw_long, _for_training, held_out, used, lengths=long_lengths),
         "unpunctuated": draw_split("unpunctuated", held_out, unpunctuated=100),
     }

@@ -9,50 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from regard.data.synthetic.grammar.choices import ATTRIBUTES, INDOORS, PEOPLE, PREDICATES, STATES
-from regard.data.synthetic.grammar.lexicon import (
-    ADJECTIVES,
-    DATIVE,
-    NOUNS,
-    PERSON,
-    SAYING,
-    TRANSITIVE,
-    verbs_of,
-)
-from regard.data.synthetic.grammar.people import People
-from regard.data.synthetic.grammar.phrases import (
-    IT,
-    WHO,
-    Phrase,
-    Pronoun,
-    RelativePronoun,
-    Sentence,
-    pronoun_for,
-)
-from regard.data.synthetic.grammar.sentences import (
-    Clause,
-    Joined,
-    Linked,
-    Question,
-    Reported,
-    Shared,
-)
+from regard.data.synthetic.grammar import lexicon, phrases, sentences
+from regard.data.synthetic.grammar.choices import ATTRIBUTES, INDOORS, PREDICATES, STATES
+from regard.data.synthetic.grammar.lexicon import ADJECTIVES, NOUNS, PERSON, TRANSITIVE, verbs_of
+from regard.data.synthetic.grammar.people import MOODS, People
+from regard.data.synthetic.grammar.phrases import IT, WHO, Phrase, Pronoun, Sentence, pronoun_for
+from regard.data.synthetic.grammar.sentences import Clause, Joined, Linked, Question, Reported
 from regard.data.synthetic.grammar.words import Adjective, Noun, Verb
 
-CONTESTED = verbs_of(
-    "cross, reach, leave, enter, avoid, carry, pull, push, touch, hide, steal, drink, pick up,"
-    "follow"
-)
+CONTESTED = verbs_of("contested")
 """Verbs whose subject and object can both be "it", and whose action can be prevented by the
 subject's state (tired) or the object's (deep)."""
-CROSSINGS = verbs_of("cross, reach, leave, enter, avoid")
-BEFORE = verbs_of(
-    "find, see, buy, steal, look for, reach, enter, pick up, open, wash, repair, touch, hide"
-)
-AFTER = verbs_of(
-    "hide, sell, carry, throw away, wash, repair, cross, leave, eat, drink, touch, look at, push,"
-    "pull, pick up, open, close, turn on, follow"
-)
+CROSSINGS = verbs_of("crossings")
+BEFORE = verbs_of("before")
+AFTER = verbs_of("after")
 """Verbs of the first action (`BEFORE`) and the second (`AFTER`) on a thing: the dog found the ball
 and hid it."""
 URGING = ("brave", "curious", "sweet")
@@ -68,7 +38,6 @@ def _nouns_for_it(verb: Verb) -> tuple[tuple[Noun, ...], tuple[Noun, ...]]:
     return subjects, objects
 
 
-MOODS = tuple(word for word in ADJECTIVES if word.decides and PEOPLE[0] in word.nouns)
 CONTESTANTS = {verb: _nouns_for_it(verb) for verb in CONTESTED}
 
 
@@ -91,7 +60,8 @@ def _deciding_adjectives() -> dict[tuple[Noun, Noun], tuple[Adjective, ...]]:
 DECIDING = _deciding_adjectives()
 TAKERS = {noun: tuple(verb for verb in AFTER if noun in verb.objects) for noun in NOUNS}
 TARGETED = {
-    noun: tuple(verb for verb in TRANSITIVE + DATIVE if noun in verb.objects) for noun in NOUNS
+    noun: tuple(verb for verb in TRANSITIVE + lexicon.DATIVE if noun in verb.objects)
+    for noun in NOUNS
 }
 
 
@@ -144,22 +114,14 @@ class Frames(People):
         tense, adjective = self.tense(), self.choose(adjectives)
         word, negated = self._because(verb, adjective)
         modal = "" if self.happens(0.75) else "want" if self.happens(0.3) else "can"
+        modal = "can" if modal and subject.kind == "vehicle" else modal
         time = self.time(tense, 0.08, negated)
-        main = Clause(
-            self._contestant(subject, adjective),
-            verb,
-            self._contestant(thing, adjective),
-            tense=tense,
-            negated=negated,
-            modal="can" if modal and subject.kind == "vehicle" else modal,
-            time=time,
-            fronted=time is not None,
-        )
+        first, second = (self._contestant(noun, adjective) for noun in (subject, thing))
+        main = Clause(first, verb, second, tense=tense, negated=negated, modal=modal)
+        main = replace(main, time=time, fronted=time is not None)
         against = word == "because" and not _urges(adjective, verb)
-        degree = self.degree(adjective, against)
-        sub = Clause(
-            IT[referent.gender], predicate=adjective, degree=degree, tense=tense, about=referent
-        )
+        it, degree = IT[referent.gender], self.degree(adjective, against)
+        sub = Clause(it, predicate=adjective, degree=degree, tense=tense, about=referent)
         return Linked(main, word, sub, sub_first=time is None and self.happens(0.15))
 
     def _because(self, verb: Verb, adjective: Adjective) -> tuple[str, bool]:
@@ -220,7 +182,7 @@ class Frames(People):
         if subject.noun.kind in ("he", "she") and second.name != "leave" and self.happens(0.4):
             reason = replace(then, subject=pronoun_for(subject), elided=False, modal="want")
             return Linked(clause, "because", reason)
-        return Shared(clause, then)
+        return sentences.Shared(clause, then)
 
     def linked(self) -> Linked:
         """Draw a main clause and a subordinate clause, in either order."""
@@ -265,7 +227,7 @@ class Frames(People):
 
     def _report(self, body: Sentence, tense: str) -> Reported:
         """Draw who says or knows what the body tells."""
-        verb = self.choose(SAYING)
+        verb = self.choose(lexicon.SAYING)
         negated = verb.english == "know" and self.happens(0.3)
         return Reported(Clause(self.subject(verb), verb, tense=tense, negated=negated), body)
 
@@ -282,7 +244,7 @@ class Frames(People):
 
     def _relative_clause(self, noun: Noun, plural: bool, tense: str) -> Clause:
         """Draw a relative clause, in which the noun is the subject or the object."""
-        which = RelativePronoun(noun, plural)
+        which = phrases.RelativePronoun(noun, plural)
         if noun.kind in (*PERSON, "beast") and self.happens(0.5):
             return self.clause(tense, which, small=True)
         verb = self.choose(TARGETED[noun])

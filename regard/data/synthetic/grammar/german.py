@@ -50,8 +50,7 @@ def determiner(word: str, gender: str, case: str) -> str:
         return COUNTS[word] + (STRONG[case][gender] if word == "many" else "")
     if word == "" or (word == "a" and gender == "p"):
         return ""
-    bare = (gender, case) in BARE
-    return STEMS[word] + ("" if bare else STRONG[case][gender])
+    return STEMS[word] + ("" if (gender, case) in BARE else STRONG[case][gender])
 
 
 def adjective_ending(word: str, gender: str, case: str) -> str:

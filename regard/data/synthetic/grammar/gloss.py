@@ -11,23 +11,8 @@ from functools import cache
 
 from regard.data.synthetic.grammar import lexicon
 from regard.data.synthetic.grammar.german import COUNTS, STEMS, verb_forms
-from regard.data.synthetic.grammar.phrases import PREPOSITIONS
 from regard.data.synthetic.grammar.sentences import CONJUNCTIONS, DEGREES, QUESTIONS
 from regard.data.synthetic.grammar.words import Verb, english_plural
-
-FUNCTION_WORDS = {
-    "the": "die", "a": "ein", "an": "ein", "this": "diese", "these": "diese", "many": "viele",
-    "i": "ich", "we": "wir", "he": "er", "him": "ihn", "she": "sie", "it": "es", "they": "sie",
-    "them": "sie", "that": "dass", "who": "wer", "am": "bin", "is": "ist", "are": "sind",
-    "was": "war", "were": "waren", "isn't": "ist nicht", "aren't": "sind nicht",
-    "wasn't": "war nicht", "weren't": "waren nicht", "do": "tun", "does": "tut", "did": "tat",
-    "don't": "nicht", "doesn't": "nicht", "didn't": "nicht", "can": "kann", "could": "konnte",
-    "can't": "kann nicht", "couldn't": "konnte nicht", "must": "muss", "had": "musste",
-    "want": "wollen", "wants": "will", "wanted": "wollte", "and": "und", "but": "aber",
-    "front": "Vorderseite", "of": "von", "up": "auf", "away": "weg", "back": "zurück",
-    "asleep": "schlafend", "for": "für", "last": "letzte", "week": "Woche", "morning": "Morgen",
-    "every": "jeden", "day": "Tag", "evening": "Abend",
-}  # fmt: skip
 
 
 def _verb_words(verb: Verb) -> dict[str, str]:
@@ -43,12 +28,12 @@ def _verb_words(verb: Verb) -> dict[str, str]:
 @cache
 def word_for_word() -> dict[str, str]:
     """Build the dictionary: English word in lower case -> its most usual German form."""
-    words = dict(FUNCTION_WORDS)
+    words = dict(lexicon.FUNCTION_WORDS)
     tables = (
         STEMS,
         COUNTS,
         CONJUNCTIONS,
-        {word: german for word, (german, _) in PREPOSITIONS.items()},
+        {word: german for word, (german, _) in lexicon.PREPOSITIONS.items()},
         QUESTIONS,
         DEGREES,
         {adverb.english: adverb.german for adverb in lexicon.ADVERBS},

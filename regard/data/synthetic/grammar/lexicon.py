@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from importlib.resources import files
 
 from regard.data.synthetic.grammar.words import (
     Adjective,
@@ -24,36 +23,22 @@ from regard.data.synthetic.grammar.words import (
     english_past,
     english_plural,
 )
+from regard.data.synthetic.tables import read_tables
 
-PERSON = ("he", "she", "young")
-"""The kinds of nouns for people: those with the pronoun "he" or "she", and children."""
-GROUPS = {
-    "person": PERSON,
-    "anyone": ("beast", *PERSON),
-    "adult": ("he", "she"),
-    "LARGE": ("animal", "dog", "horse", "cow", "donkey", "goat", "pig"),
-    "THIEVING": ("dog", "cat", "bird", "fox", "mouse", "wolf", "goat", "pig", "rabbit"),
-}
+_TABLES = read_tables("grammar/lexicon.txt")
+
+
+def _cells(row: str) -> list[str]:
+    """Return the cells of a row, which colons separate."""
+    return [cell.strip() for cell in row.split(":")]
+
+
+GROUPS = {name: tuple(words.split()) for name, words in map(_cells, _TABLES["groups"])}
 """Names for groups of kinds or nouns."""
-PLACES = ("waters", "road", "open", "grounds", "height", "building")
-WHERE = {"waters": "at", "road": "on", "open": "on", "grounds": "in", "height": "on",
-         "building": "in", "desert": "in", "valley": "in", "island": "on"}  # fmt: skip
+PERSON = GROUPS["person"]
+"""The kinds of nouns for people: those with the pronoun "he" or "she", and children."""
+WHERE = dict(map(_cells, _TABLES["where"]))
 """The preposition of place of a kind or noun: at the river, in the valley."""
-
-
-def _read_tables() -> dict[str, list[str]]:
-    """Read the rows of each table of `lexicon.txt`, by the table's name."""
-    text = (files("regard.data.synthetic.grammar") / "lexicon.txt").read_text("utf-8")
-    tables: dict[str, list[str]] = {}
-    for line in text.replace("\n    ", " ").splitlines():  # an indented line continues a row
-        if line.startswith("["):
-            rows = tables.setdefault(line.strip("[]"), [])
-        elif line and not line.startswith("#"):
-            rows.append(line)
-    return tables
-
-
-_TABLES = _read_tables()
 
 
 def _parse_noun(row: str) -> Noun:
@@ -96,7 +81,7 @@ def _parse_adjective(row: str) -> Adjective:
 
 def _parse_verb(row: str, case: str = "acc") -> Verb:
     """Parse a row: English verb/past, German forms, subjects and objects between colons."""
-    names, parts, subjects, *objects = (cell.strip() for cell in row.split(":"))
+    names, parts, subjects, *objects = _cells(row)
     names, _, past = names.partition("/")
     english, *particles = names.split()
     infinitive, *strong = parts.split()
@@ -127,7 +112,7 @@ def _parse_intransitive(row: str) -> Verb:
 
 def _parse_adverb(row: str) -> Adverb:
     """Parse a row: English, German and tenses between colons."""
-    english, german, tenses = (cell.strip() for cell in row.split(":"))
+    english, german, tenses = _cells(row)
     return Adverb(english, german, tuple(tenses.split()))
 
 
@@ -137,14 +122,21 @@ WAIT_FOR = replace(_parse_verb("wait for : warten : anyone : anyone"), prepositi
 """The only verb whose German object has a preposition; its object is always a pronoun."""
 DATIVE = tuple(_parse_verb(row, case="dat") for row in _TABLES["dative"])
 GIVING = tuple(_parse_verb(row) for row in _TABLES["giving"])
+TAKING = TRANSITIVE + DATIVE + GIVING
+"""The verbs that take an object."""
 INTRANSITIVE = tuple(_parse_intransitive(row) for row in _TABLES["intransitive"])
 SAYING = tuple(_parse_verb(row) for row in _TABLES["saying"])
 ADVERBS = tuple(_parse_adverb(row) for row in _TABLES["adverbs"])
-VERBS = {
-    verb.name: verb for verb in (*SAYING, *TRANSITIVE, *DATIVE, *GIVING, *INTRANSITIVE, WAIT_FOR)
-}
+PREPOSITIONS = {cells[0]: (cells[1], cells[2]) for cells in map(_cells, _TABLES["prepositions"])}
+"""English preposition -> the German preposition and the case that it governs."""
+FUNCTION_WORDS = dict(row.split(maxsplit=1) for row in _TABLES["function words"])
+"""The most usual German form of articles, pronouns, auxiliaries and the like."""
+VERBS = {verb.name: verb for verb in (*SAYING, *TAKING, *INTRANSITIVE, WAIT_FOR)}
 
 
-def verbs_of(names: str) -> tuple[Verb, ...]:
-    """Return the verbs that a text names, with commas between them."""
-    return tuple(VERBS[name.strip()] for name in names.split(","))
+_VERB_GROUPS = dict(map(_cells, _TABLES["verb groups"]))
+
+
+def verbs_of(group: str) -> tuple[Verb, ...]:
+    """Return the verbs of a group."""
+    return tuple(VERBS[name.strip()] for name in _VERB_GROUPS[group].split(","))

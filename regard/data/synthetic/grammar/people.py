@@ -18,17 +18,17 @@ from regard.data.synthetic.grammar.words import Adjective, Verb
 
 MOODS = tuple(word for word in ADJECTIVES if word.decides and TWO_GENDERS[0] in word.nouns)
 """States of a person: tired, sick, brave."""
-ACTS = verbs_of("help, visit, call, wait for, look at, thank, follow, invite")
+ACTS = verbs_of("acts")
 """Actions of others towards the person: … and the children helped her."""
-CARES = (*ACTS, *verbs_of("trust, love"))
+CARES = (*ACTS, *verbs_of("feelings"))
 """`ACTS`, and feelings of others for the person."""
-CAUSES = verbs_of("follow, look at, call, see, hear, wait for, trust, invite, help, visit")
+CAUSES = verbs_of("causes")
 """Actions of others after "because": they make the person laugh or run away."""
-MISSING = verbs_of("help, trust, call, wait for, invite, thank, love, visit")
+MISSING = verbs_of("missing")
 """Actions of others that are negated after "although"."""
-EVENTS = verbs_of("laugh, sing, dance, fall asleep, wake up, get up, come back, run away, stop")
+EVENTS = verbs_of("events")
 """Actions of the person."""
-MEETINGS = verbs_of("see, hear, look at, visit")
+MEETINGS = verbs_of("meetings")
 """The first action of others when they meet the person."""
 SETTLING = tuple(dict.fromkeys((*CARES, *CAUSES, *MISSING)))
 """All verbs that can have the pronoun as their object."""
@@ -88,17 +88,9 @@ class People(Choices):
         subject = self._other_subject(first, person)
         if isinstance(subject, Phrase) and subject.noun not in second.subjects:
             return self.meeting()
-        return Shared(
-            Clause(subject, first, person, tense=tense),
-            Clause(
-                subject,
-                second,
-                pronoun_for(person),
-                tense=tense,
-                elided=True,
-                about=person.noun,
-            ),
-        )
+        pronoun = pronoun_for(person)
+        then = Clause(subject, second, pronoun, tense=tense, elided=True, about=person.noun)
+        return Shared(Clause(subject, first, person, tense=tense), then)
 
     def _person(self, mood: Adjective | None = None) -> Phrase:
         """Draw a person of either gender.
@@ -129,14 +121,8 @@ class People(Choices):
     ) -> Clause:
         """Draw a clause of what others do, with the person's pronoun as the object."""
         verb = self.choose(verbs)
-        return Clause(
-            self._other_subject(verb, person),
-            verb,
-            pronoun_for(person),
-            tense=tense,
-            negated=negated,
-            about=person.noun,
-        )
+        subject, pronoun = self._other_subject(verb, person), pronoun_for(person)
+        return Clause(subject, verb, pronoun, tense=tense, negated=negated, about=person.noun)
 
     def _other_subject(self, verb: Verb, person: Phrase) -> Nominal:
         """Draw a subject that the pronoun cannot stand for.

@@ -9,17 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from regard.data.synthetic.grammar import phrases
-from regard.data.synthetic.grammar.lexicon import PERSON, TWO_GENDERS
+from regard.data.synthetic.grammar import phrases, sentences
+from regard.data.synthetic.grammar.lexicon import PERSON, PREPOSITIONS, TWO_GENDERS
 from regard.data.synthetic.grammar.phrases import Nominal, Phrase, Pronoun, Sentence
-from regard.data.synthetic.grammar.sentences import (
-    Clause,
-    Joined,
-    Linked,
-    Question,
-    Reported,
-    Shared,
-)
+from regard.data.synthetic.grammar.sentences import Clause, Question
 from regard.data.synthetic.grammar.words import Noun
 
 PHENOMENA = ("gender", "case", "adjective", "plural", "verb_second", "verb_final", "separable",
@@ -103,13 +96,13 @@ def _clauses(sentence: Sentence, order: str = "main") -> Iterator[tuple[Clause, 
         for part in (sentence.subject, sentence.object):
             if isinstance(part, Phrase) and part.relative:
                 yield from _clauses(part.relative, "relative")
-    elif isinstance(sentence, Linked):
+    elif isinstance(sentence, sentences.Linked):
         yield from _clauses(sentence.main, "inverted" if sentence.sub_first else order)
         yield from _clauses(sentence.sub, "final")
-    elif isinstance(sentence, Reported):
+    elif isinstance(sentence, sentences.Reported):
         yield from _clauses(sentence.head, order)
         yield from _clauses(sentence.body, "final")
-    elif isinstance(sentence, Shared | Joined):
+    elif isinstance(sentence, sentences.Shared | sentences.Joined):
         yield from _clauses(sentence.first, order)
         yield from _clauses(sentence.second, order)
     elif isinstance(sentence, Question):
@@ -141,7 +134,7 @@ def _note_clause(analysis: Analysis, clause: Clause, order: str) -> None:
     if clause.indirect:
         _note_nominal(analysis, clause.indirect, "dat")
     if location := clause.location:
-        _note_nominal(analysis, location.phrase, phrases.PREPOSITIONS[location.preposition][1])
+        _note_nominal(analysis, location.phrase, PREPOSITIONS[location.preposition][1])
     if clause.predicate:
         _note_predicate(analysis, clause)
 

@@ -12,26 +12,8 @@ from typing import Protocol
 
 from regard.data.synthetic.grammar import german
 from regard.data.synthetic.grammar.german import FIRST, PLURAL, THIRD
-from regard.data.synthetic.grammar.lexicon import PERSON
+from regard.data.synthetic.grammar.lexicon import PERSON, PREPOSITIONS
 from regard.data.synthetic.grammar.words import Adjective, Noun
-
-
-class Nominal(Protocol):
-    """A phrase or pronoun that can be a subject or an object."""
-
-    @property
-    def noun(self) -> Noun | None:
-        """Its noun; None for a personal pronoun."""
-
-    @property
-    def agrees(self) -> int:
-        """The verb form that agrees with it as a subject: FIRST, THIRD or PLURAL."""
-
-    def english(self, case: str) -> str:
-        """Return its English words; only pronouns depend on the case."""
-
-    def german(self, case: str) -> str:
-        """Return its German words in a case."""
 
 
 class Sentence(Protocol):
@@ -176,21 +158,9 @@ class RelativePronoun:
         return german.RELATIVE[case]["p" if self.plural else self.noun.gender]
 
 
-PREPOSITIONS = {
-    "in": ("in", "dat"),
-    "on": ("auf", "dat"),
-    "at": ("an", "dat"),
-    "behind": ("hinter", "dat"),
-    "in front of": ("vor", "dat"),
-    "beside": ("neben", "dat"),
-    "under": ("unter", "dat"),
-    "with": ("mit", "dat"),
-    "to": ("zu", "dat"),
-    "into": ("in", "acc"),
-    "through": ("durch", "acc"),
-    "without": ("ohne", "acc"),
-}
-"""English preposition -> the German preposition and the case that it governs."""
+Nominal = Phrase | Pronoun | RelativePronoun
+"""What can be a subject or an object. `noun` is None for a personal pronoun; `agrees` is the verb
+form that agrees with it: FIRST, THIRD or PLURAL. In English, only pronouns depend on the case."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ position) and "final" (verb last).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from regard.data.synthetic.grammar.german import BE, MODALS, THIRD, verb_forms
@@ -68,29 +69,24 @@ class Clause:
 
     def english(self) -> str:
         """Subject, verb, objects, place, time; a relative pronoun or a fronted time is first."""
-        verb = " ".join(self._english_verb()).strip()
-        if isinstance(self.object, RelativePronoun):
-            words = [self.object.english(), self.subject.english("nom"), verb]
-        else:
-            words = [] if self.elided else [self.subject.english("nom")]
-            words.append(verb)
-        words.append(self._english_rest())
-        if self.time and self.fronted:
-            words.insert(0, self.time.english)
-        return " ".join(word for word in words if word)
+        time = self.time.english if self.time and self.fronted else ""
+        relative = self.object.english() if isinstance(self.object, RelativePronoun) else ""
+        subject = "" if self.elided else self.subject.english("nom")
+        return _join([time, relative, subject, *self._english_verb(), self._english_rest()])
 
     def ask(self, word: str = "") -> str:
         """The English question: (why) did the dog sleep."""
         auxiliary, verb = self._english_verb(in_question=True)
-        words = [word, auxiliary, self.subject.english("nom"), verb, self._english_rest()]
-        return " ".join(part for part in words if part)
+        subject = self.subject.english("nom")
+        return _join([word, auxiliary, subject, verb, self._english_rest()])
 
     def _english_verb(self, in_question: bool = False) -> tuple[str, str]:
         """Return the finite auxiliary ("" if there is none) and the rest of the verb."""
         agrees, tense = self.subject.agrees, self.tense
         if self.predicate:
             be = ENGLISH_BE[tense][agrees]
-            return _negate_be(be) if self.negated else be, ""
+            not_be = "am not" if be == "am" else f"{be}n't"
+            return not_be if self.negated else be, ""
         verb = self.verb
         assert verb is not None, "a clause has a verb or a predicate"
         base = verb.english
@@ -112,24 +108,19 @@ class Clause:
 
     def _english_rest(self) -> str:
         """Return what follows the verb: particle, objects, predicate, place and time."""
-        words = []
         particle = self.verb.particle if self.verb else ""
         split = self.verb and self.verb.splits and isinstance(self.object, Pronoun)
-        if particle and not split:
-            words.append(particle)
-        if self.indirect:
-            words.append(self.indirect.english("dat"))
-        if self.object and not isinstance(self.object, RelativePronoun):
-            words.append(self.object.english("acc"))
-        if split:
-            words.append(particle)
-        if self.predicate:
-            words.append(f"{self.degree} {self.predicate.english}".lstrip())
-        if self.location:
-            words.append(self.location.english())
-        if self.time and not self.fronted:
-            words.append(self.time.english)
-        return " ".join(words)
+        is_relative = isinstance(self.object, RelativePronoun)
+        words = [
+            "" if split else particle,
+            self.indirect.english("dat") if self.indirect else "",
+            self.object.english("acc") if self.object and not is_relative else "",
+            particle if split else "",
+            f"{self.degree} {self.predicate.english}".lstrip() if self.predicate else "",
+            self.location.english() if self.location else "",
+            self.time.english if self.time and not self.fronted else "",
+        ]
+        return _join(words)
 
     def german(self, order: str = "main") -> str:
         """Write the clause with its finite verb second (main), first (inverted) or last (final)."""
@@ -139,18 +130,16 @@ class Clause:
         if order == "final":
             # The separable prefix is joined to a final verb: aufmachte.
             verb = f"{end} {finite}" if self.modal else f"{end}{finite}"
-            if isinstance(self.object, RelativePronoun):
-                case = self.verb.case if self.verb else "acc"
-                words = [self.object.german(case), subject, *middle, verb]
-            else:
-                words = [subject, *middle, verb]
+            case = self.verb.case if self.verb else "acc"
+            relative = self.object.german(case) if isinstance(self.object, RelativePronoun) else ""
+            words = [relative, subject, *middle, verb]
         elif order == "inverted":
             words = [finite, subject, *middle, end]
         elif self.time and self.fronted:
             words = [self.time.german, finite, subject, *middle, end]
         else:
             words = [subject, finite, *middle, end]
-        return " ".join(word for word in words if word)
+        return _join(words)
 
     def _german_verb(self) -> tuple[str, str]:
         """Return the finite verb, and the end of a main clause: a prefix or an infinitive."""
@@ -184,8 +173,9 @@ class Clause:
         return words
 
 
-def _negate_be(be: str) -> str:
-    return "am not" if be == "am" else f"{be}n't"
+def _join(words: Iterable[str]) -> str:
+    """Join the words that are not empty."""
+    return " ".join(word for word in words if word)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,24 +6,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from random import Random
 
+from regard.data.synthetic.tables import read_tables
 from regard.data.text.pairs import Pair, Splits
 
-
-def words(text: str) -> tuple[str, ...]:
-    """Split a text into words."""
-    return tuple(text.split())
+_TABLES = read_tables("jobs/words.txt")
 
 
-PEOPLE = {
-    "she": words(
-        "Anna Maria Clara Emma Sophie Laura Nina Julia Martha Helen Alice Rosa Ida Lucy Eva "
-        "Mary Jane Sarah Paula Vera"
-    ),
-    "he": words(
-        "Tom Paul Max Jonas Felix Peter Simon David Oscar Hugo Leo Karl Ben Adam John George "
-        "Victor Martin Anton Robert"
-    ),
-}
+def words_of(table: str) -> tuple[str, ...]:
+    """Return the words or phrases of a table of `words.txt`."""
+    return tuple(phrase for row in _TABLES[table] for phrase in row.split(", "))
+
+
+def meanings_of(table: str) -> dict[str, str]:
+    """Return a table of `words.txt` that has two columns: what is said, and what it means."""
+    return dict([cell.strip() for cell in row.split(":")] for row in _TABLES[table])
+
+
+PEOPLE = {"she": words_of("women"), "he": words_of("men")}
 POSSESSIVE = {"she": "her", "he": "his"}
 
 

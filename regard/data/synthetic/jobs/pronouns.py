@@ -3,20 +3,21 @@
 The dataset of a mixture's part with `kind: pronouns`: "The bear didn't cross the road because it
 was too tired" (er) and "… too wide" (sie). The grammar (`kind: grammar`) teaches the same with 90
 nouns, each with its whole inflection; this generator has few forms of sentences but 300 nouns of
-`nouns.txt`, so that a model learns the rule and not the nouns. Nouns marked "?" there are never in
-training: the test split has only these.
+`pronouns.txt`, so that a model learns the rule and not the nouns. Nouns marked "?" there are never
+in training: the test split has only these.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from pathlib import Path
 
 from regard.data.synthetic.jobs.drawn import Draw
+from regard.data.synthetic.tables import read_tables
 from regard.data.text.pairs import Pair, Splits
 
 PRONOUN = {"m": "er", "f": "sie", "n": "es"}
@@ -58,65 +59,35 @@ class Frame:
     object: str
 
 
-ADJECTIVES: Mapping[str, Mapping[str, str]] = {
-    "creature": {
-        "tired": "müde", "hungry": "hungrig", "thirsty": "durstig", "scared": "ängstlich",
-        "sick": "krank", "lazy": "faul", "weak": "schwach", "shy": "schüchtern",
-        "nervous": "nervös", "sleepy": "schläfrig", "exhausted": "erschöpft", "young": "jung",
-    },
-    "way": {
-        "wide": "breit", "narrow": "schmal", "slippery": "rutschig", "muddy": "schlammig",
-        "crowded": "überfüllt", "deep": "tief", "steep": "steil", "long": "lang",
-    },
-    "thing": {
-        "heavy": "schwer", "expensive": "teuer", "fragile": "zerbrechlich", "rusty": "rostig",
-        "valuable": "wertvoll", "bulky": "sperrig",
-    },
-    "food": {
-        "salty": "salzig", "sweet": "süß", "sour": "sauer", "bitter": "bitter", "hot": "heiß",
-        "dry": "trocken", "spicy": "scharf",
-    },
-    "building": {
-        "crowded": "überfüllt", "remote": "abgelegen", "dusty": "staubig", "expensive": "teuer",
-        "noisy": "laut", "dark": "dunkel",
-    },
-}  # fmt: skip
-"""By kind of noun: the adjectives that, of the two nouns of a sentence, fit only this one."""
+_TABLES = read_tables("jobs/pronouns.txt")
 
-FRAMES: tuple[Frame, ...] = (
-    Frame("{s} didn't cross {o}", "{s} überquerte {o} nicht", "creature", "way"),
-    Frame("{s} did not cross {o}", "{s} überquerte {o} nicht", "creature", "way"),
-    Frame("{s} couldn't cross {o}", "{s} konnte {o} nicht überqueren", "creature", "way"),
-    Frame("{s} doesn't cross {o}", "{s} überquert {o} nicht", "creature", "way"),
-    Frame("{s} avoided {o}", "{s} mied {o}", "creature", "way"),
-    Frame("{s} didn't reach {o}", "{s} erreichte {o} nicht", "creature", "way"),
-    Frame("{s} didn't enter {o}", "{s} betrat {o} nicht", "creature", "building"),
-    Frame("{s} avoids {o}", "{s} meidet {o}", "creature", "building"),
-    Frame("{s} left {o}", "{s} verließ {o}", "creature", "building"),
-    Frame("{s} didn't eat {o}", "{s} fraß {o} nicht", "creature", "food"),
-    Frame("{s} doesn't want {o}", "{s} will {o} nicht", "creature", "food"),
-    Frame("{s} didn't pull {o}", "{s} zog {o} nicht", "creature", "thing"),
-    Frame("{s} couldn't carry {o}", "{s} konnte {o} nicht tragen", "creature", "thing"),
-    Frame("{s} didn't push {o}", "{s} schob {o} nicht", "creature", "thing"),
-)
+
+def _rows(table: str) -> list[list[str]]:
+    """Return the cells of each row of a table of `pronouns.txt`."""
+    return [re.split(" {2,}", row) for row in _TABLES[table]]
+
+
+def _read_adjectives() -> Mapping[str, Mapping[str, str]]:
+    """Read the adjectives of each kind of noun, with their translations."""
+    kinds: dict[str, dict[str, str]] = defaultdict(dict)
+    for kind, english, german in _rows("adjectives"):
+        kinds[kind][english] = german
+    return kinds
+
+
+ADJECTIVES = _read_adjectives()
+"""By kind of noun: the adjectives that, of the two nouns of a sentence, fit only this one."""
+FRAMES = tuple(Frame(*cells) for cells in _rows("frames"))
 
 
 @cache
 def nouns() -> Mapping[str, Sequence[Noun]]:
-    """Read `nouns.txt`: the nouns of each kind."""
+    """Read the nouns of each kind."""
     kinds: dict[str, list[Noun]] = defaultdict(list)
-    text = Path(__file__).with_name("nouns.txt").read_text(encoding="utf-8")
-    for line in text.splitlines():
-        if line and not line.startswith("#"):
-            columns = [part.strip() for part in line.split("  ") if part.strip()]
-            kind, english, german, gender, *extra_columns = columns
-            accusative = next((part for part in extra_columns if part != "?"), german)
-            kinds[kind].append(Noun(english, german, gender, accusative, "?" in extra_columns))
+    for kind, english, german, gender, *extra_columns in _rows("nouns"):
+        accusative = next((cell for cell in extra_columns if cell != "?"), german)
+        kinds[kind].append(Noun(english, german, gender, accusative, "?" in extra_columns))
     return kinds
-
-
-def _is_present(frame: Frame) -> bool:
-    return any(word in frame.english for word in ("doesn't", "avoids"))
 
 
 def _pair(draw: Draw, frame: Frame, subject: Noun, thing: Noun, *, about_subject: bool) -> Pair:
@@ -125,7 +96,8 @@ def _pair(draw: Draw, frame: Frame, subject: Noun, thing: Noun, *, about_subject
     adjective = draw.one(ADJECTIVES[kind])
     german = ADJECTIVES[kind][adjective]
     degree, grad = draw.choice([("too ", "zu "), ("too ", "zu "), ("so ", "so "), ("", "")])
-    be, sein = ("is", "ist") if _is_present(frame) else ("was", "war")
+    is_present = any(word in frame.english for word in ("doesn't", "avoids"))
+    be, sein = ("is", "ist") if is_present else ("was", "war")
     english = frame.english.format(s=f"the {subject.english}", o=f"the {thing.english}")
     clause = frame.german.format(s=subject.subject, o=thing.object)
     because, weil = draw.choice([("because", "weil"), ("because", "weil"), ("since", "da")])
@@ -148,10 +120,9 @@ def sample(seed: str, *, test: bool) -> Iterator[Pair]:
         test: Draw only from the nouns marked "?"; else from all others.
     """
     draw = Draw(seed)
-    choices = {
-        kind: [noun for noun in of_kind if noun.in_test is test]
-        for kind, of_kind in nouns().items()
-    }
+    choices: dict[str, list[Noun]] = defaultdict(list)
+    for kind, group in nouns().items():
+        choices[kind] += [noun for noun in group if noun.in_test is test]
     while True:
         frame = draw.choice(FRAMES)
         subject, thing = draw.choice(choices[frame.subject]), draw.choice(choices[frame.object])
@@ -168,9 +139,8 @@ def splits(pairs: int, held_out: int, seed: int) -> Splits:
         held_out: How many validation pairs, and how many test pairs.
         seed: Seed of the random choice.
     """
-    train = dict.fromkeys(islice(sample(f"{seed} train", test=False), pairs))
+    drawn = dict.fromkeys(islice(sample(f"{seed} train", test=False), pairs))
     valid = dict.fromkeys(islice(sample(f"{seed} valid", test=False), held_out))
     test = dict.fromkeys(islice(sample(f"{seed} test", test=True), held_out))
-    return Splits(
-        tuple(pair for pair in train if pair not in valid), tuple(valid), {"test": tuple(test)}
-    )
+    train = tuple(pair for pair in drawn if pair not in valid)
+    return Splits(train, tuple(valid), {"test": tuple(test)})

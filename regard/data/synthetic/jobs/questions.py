@@ -9,34 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from regard.data.synthetic.jobs.drawn import PEOPLE, Draw, disjoint_splits, words
+from regard.data.synthetic.jobs.drawn import PEOPLE, Draw, disjoint_splits, words_of
 from regard.data.text.pairs import Pair, Splits
 
-BAD = words(
-    "stupid lazy ugly useless disgusting boring horrible ridiculous pathetic dumb awful worthless"
-)
-GOOD = words(
-    "clever kind friendly beautiful funny brave patient wonderful honest helpful gentle strong"
-)
-INSULTS = ("idiot", "fool", "liar", "loser", "coward", "pig", "monster", "moron")
-PRAISE = ("friend", "genius", "hero", "artist", "good teacher", "great cook", "star", "angel")
-YOURS = words("face hat voice dress idea song picture car house hair dog cooking")
-THINGS = (
-    "rain",
-    "Mondays",
-    "cold soup",
-    "long meetings",
-    "this noise",
-    "spinach",
-    "the winter",
-    "loud music",
-    "traffic",
-    "homework",
-    "spiders",
-    "waiting",
-)
-DOINGS = ("go away", "shut up", "get lost", "be quiet for ever", "leave us alone")
-KINDNESS = ("come in", "sit down", "have some cake", "tell me more", "stay with us", "help me")
+BAD = words_of("bad")
+GOOD = words_of("good")
+INSULTS = words_of("insults")
+PRAISE = words_of("praise")
+YOURS = words_of("yours")
+NUISANCES = words_of("nuisances")
+ORDERS = words_of("orders")
+KINDNESS = words_of("kindness")
 ENDINGS = ("", "", "", " today", " at school", " as always", " again")
 
 OBJECTIVE = {"she": "her", "he": "him"}
@@ -76,7 +59,7 @@ def _remark_about_things(draw: Draw) -> Remark:
 def _remark_about_feelings(draw: Draw) -> Remark:
     """Draw what one loves or hates: toxic if somebody hates "you"."""
     about_you = draw.random() < 0.5
-    whom = draw.one(["you", "you all", "people like you"]) if about_you else draw.one(THINGS)
+    whom = draw.one(["you", "you all", "people like you"]) if about_you else draw.one(NUISANCES)
     bad = draw.random() < 0.6
     hate = ["I hate", "nobody likes", "I cannot stand", "we all hate"]
     love = ["I love", "everybody likes", "I do not hate", "we all like"]
@@ -87,10 +70,9 @@ def _request(draw: Draw) -> Remark:
     """Draw a request: kind, or an order that is toxic."""
     if draw.random() < 0.5:
         return f"{draw.one(['', 'please '])}{draw.one(KINDNESS)}{draw.one(ENDINGS)}", False
-    whom = draw.one(
-        ["", f", you {draw.one(INSULTS)}", f", you {draw.one(BAD)} {draw.one(INSULTS)}"]
-    )
-    return f"{draw.one(DOINGS)}{whom}", True
+    insults = [f", you {draw.one(INSULTS)}", f", you {draw.one(BAD)} {draw.one(INSULTS)}"]
+    whom = draw.one(["", *insults])
+    return f"{draw.one(ORDERS)}{whom}", True
 
 
 def _reported_remark(draw: Draw) -> Remark:

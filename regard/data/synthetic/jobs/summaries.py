@@ -10,59 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from regard.data.synthetic.jobs.drawn import PEOPLE, Draw, disjoint_splits, words
+from regard.data.synthetic.jobs.drawn import PEOPLE, Draw, disjoint_splits, meanings_of, words_of
 from regard.data.text.pairs import Pair, Splits
 
-CITIES = words(
-    "Berlin Hamburg Munich Dresden Cologne Vienna Zurich Paris Lyon Rome Milan Venice Madrid "
-    "Lisbon London Dublin Oslo Boston Chicago Tokyo Kyoto Athens Prague Warsaw Budapest Cairo"
-)
-DAYS = words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
-NUMBERS = words("two three four five six seven eight nine ten eleven twelve twenty thirty forty")
-WEATHER = {
-    "It rained all day.": "in the rain",
-    "The sun was shining.": "in the sun",
-    "It was snowing.": "in the snow",
-    "There was a strong wind.": "in a strong wind",
-    "There was thick fog.": "in the fog",
-}
-FAMILY = words("brother sister mother father uncle aunt grandmother cousin friend teacher")
-WAYS = {
-    "took the train": "by train",
-    "drove": "by car",
-    "took the bus": "by bus",
-    "rode a bicycle": "by bicycle",
-    "took a plane": "by plane",
-    "took a ship": "by ship",
-}
-THINGS = words("bicycle car piano guitar camera clock table lamp coat book boat violin radio sofa")
-PETS = words("dog cat parrot rabbit horse pony turtle hamster goat duck")
-PLACES = (
-    "the park",
-    "the station",
-    "the kitchen",
-    "the garden",
-    "the library",
-    "the school",
-    "the market",
-    "the church",
-    "the harbour",
-    "the museum",
-    "the cellar",
-    "the woods",
-)
-TOPICS = (
-    "the new school",
-    "the old bridge",
-    "the price of bread",
-    "a new bus line",
-    "the library",
-    "the noise at night",
-    "the summer festival",
-    "the dirty river",
-    "a new playground",
-)
-DISHES = words("soup bread cake pancakes noodles fish rice pizza salad dumplings")
+CITIES = words_of("cities")
+DAYS = words_of("days")
+NUMBERS = words_of("numbers")
+WEATHER = meanings_of("weather")
+FAMILY = words_of("family")
+WAYS = meanings_of("ways")
+GOODS = words_of("goods")
+PETS = words_of("pets")
+PLACES = words_of("places")
+TOPICS = words_of("topics")
+DISHES = words_of("dishes")
 
 
 def _match(draw: Draw) -> Pair:
@@ -117,7 +78,7 @@ def _sale(draw: Draw) -> Pair:
     """Draw a report of a sale, and its summary."""
     seller, pronoun, possessive = draw.person()
     buyer = draw.one([n for n in [*PEOPLE["she"], *PEOPLE["he"]] if n != seller])
-    thing, city, price = draw.one(THINGS), draw.one(CITIES), draw.one(NUMBERS)
+    thing, city, price = draw.one(GOODS), draw.one(CITIES), draw.one(NUMBERS)
     price_asked = draw.one([number for number in NUMBERS if number != price])
     facts = [
         f"{seller} had an old {thing} that {pronoun} did not need.",
