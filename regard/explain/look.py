@@ -355,10 +355,7 @@ class Comparison:
     names: tuple[str, str] = ("before", "after")
 
     def choose(
-        self,
-        kind: str | None = None,
-        layer: int | str | None = None,
-        head: int | None = None,
+        self, kind: str | None = None, layer: int | str | None = None, head: int | None = None
     ) -> tuple[LookSelection, LookSelection]:
         """Choose the same kind, layer and head in both looks, so that they can be compared.
 

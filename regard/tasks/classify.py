@@ -63,10 +63,7 @@ class Classify(LabelledTask[LabelledText]):
         return class_loss(model, batch, self.options.smoothing)
 
     def measure(
-        self,
-        model: Encoder,
-        examples: Sequence[LabelledText],
-        on_progress: OnShare | None = None,
+        self, model: Encoder, examples: Sequence[LabelledText], on_progress: OnShare | None = None
     ) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
         model.require_head("classes")

@@ -23,11 +23,7 @@ from regard.data.config import ALL_FOUND, Columns
 from regard.data.seen import Seen, keys_of_texts
 from regard.data.text.examples import sample
 from regard.data.text.id_rows import encode, id_type
-from regard.data.text.labelled import (
-    labels_in,
-    load_labelled,
-    read_labelled,
-)
+from regard.data.text.labelled import labels_in, load_labelled, read_labelled
 from regard.data.text.windows import LabelledRow, LabelledRows, OnShare, evaluation, training
 from regard.errors import InputError
 from regard.inputs.reader import Encoded

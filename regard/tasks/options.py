@@ -17,8 +17,7 @@ class VerbOptions(Config):
     """The options that every verb takes."""
 
     knock_out: tuple[str, ...] = Field(
-        default=(),
-        description="A head to remove, such as decoder.1.cross.3; repeatable.",
+        default=(), description="A head to remove, such as decoder.1.cross.3; repeatable."
     )
 
     def for_task(self) -> dict[str, Any]:
@@ -77,8 +76,7 @@ class AnswerOptions(VerbOptions):
     )
     top: int = Field(default=1, ge=1, description="How many to show.")
     unanswerable: bool | None = Field(
-        default=None,
-        description="Whether there may be no answer; by default as in training.",
+        default=None, description="Whether there may be no answer; by default as in training."
     )
 
 

@@ -153,10 +153,7 @@ class Tag(LabelledTask[TaggedWords]):
         )
 
     def log_probabilities(
-        self,
-        model: Encoder,
-        sentences: Sequence[Sentence],
-        on_progress: OnShare | None = None,
+        self, model: Encoder, sentences: Sequence[Sentence], on_progress: OnShare | None = None
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the tags of the words of all sentences, one after the other.
 
@@ -212,10 +209,7 @@ class Tag(LabelledTask[TaggedWords]):
         ]
 
     def measure(
-        self,
-        model: Encoder,
-        examples: Sequence[TaggedWords],
-        on_progress: OnShare | None = None,
+        self, model: Encoder, examples: Sequence[TaggedWords], on_progress: OnShare | None = None
     ) -> Measures:
         """Mean loss per word, accuracy and entity F1 as in conlleval, and scores per type."""
         model.require_head("tags")

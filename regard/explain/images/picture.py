@@ -14,16 +14,7 @@ from regard.draw.cells import Scale, scale_for
 from regard.draw.colours import BLUE, INK, MUTED, ORANGE, warm
 from regard.draw.frame import EDGE, Frame, Texts, framed_sheet
 from regard.draw.labels import Weights
-from regard.draw.sheet import (
-    LEADING,
-    SMALLEST,
-    TEXT,
-    WIDTH,
-    Medium,
-    points,
-    shorten,
-    text_width,
-)
+from regard.draw.sheet import LEADING, SMALLEST, TEXT, WIDTH, Medium, points, shorten, text_width
 from regard.explain.images.hiding import HiddenPatches
 from regard.explain.images.patches import chosen_row, over_patches, row_over_tokens
 from regard.explain.look import Look, LookSelection
