@@ -30,11 +30,11 @@ from regard.inputs.text import TaskSymbols, Tokenizer
 from regard.layers import KVCache, Tap
 from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
-from regard.tasks import plain_text
 from regard.tasks.base_task import Settings
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import WordAccuracy
 from regard.tasks.measures.report import Scoring, count_progress
+from regard.tasks.plain_text import MakeRows, PlainTextMethods, id_rows
 from regard.tasks.trace import Trace, trace_single_stack
 from regard.tasks.writing_task import WritingTask
 
@@ -70,19 +70,9 @@ class Suggestion:
     probability: float
 
 
-class Generate(WritingTask):
+class Generate(PlainTextMethods, WritingTask):
     """Language modelling: training, evaluation and prediction."""
 
-    noun, scored = "texts from token", "passages"
-    prepare = classmethod(plain_text.prepare)
-    batches = plain_text.training_batches
-    examples = plain_text.examples
-    head_examples = plain_text.pieces
-    count = plain_text.count_passages
-    limited = plain_text.limited
-    keys = plain_text.keys
-    report = plain_text.report
-    file_batch_tokens = 4096
     around = TaskSymbols("<s> $A", "<s> $A $B")
     example_command = 'generate {} "The"'
     scoring = frozenset({"suggest"})
@@ -95,22 +85,11 @@ class Generate(WritingTask):
         return has_begin_token(self.tokenizer)
 
     def rows(
-        self, settings: Settings, corpus: Corpus, make: plain_text.MakeRows, train: Corpus
+        self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
     ) -> BatchedCorpus:
         """Cuts the corpus into rows of the model's maximal length."""
         del train
         return make(corpus, length=settings.model.max_length)
-
-    def evaluate(
-        self,
-        model: Any,
-        rows: BatchedCorpus | None = None,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> dict[str, float]:
-        """Mean negative log-likelihood per target token, and perplexity."""
-        return self.likelihood(
-            model, plain_text.rows_to_score(self, rows).evaluation(), on_progress
-        )
 
     def details(
         self, model: Decoder, rows: BatchedCorpus, scores: Mapping[str, float], scoring: Scoring
@@ -130,7 +109,7 @@ class Generate(WritingTask):
 
     def head_batches(self, model: Decoder, items: Any) -> list[HeadBatch]:
         """Batches of texts, given as such or as ids, on which heads are measured."""
-        rows = plain_text.id_rows(self, model, items, model.config.max_length + 1, self.prompt)
+        rows = id_rows(self, model, items, model.config.max_length + 1, self.prompt)
         batches = map(batch_of_ids, in_batches(rows))
         return [of_tokens(model, batch.to(model.device)) for batch in batches]
 
