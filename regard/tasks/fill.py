@@ -47,6 +47,7 @@ SENTENCE_ENDS = (b".", b"!", b"?", b"\n")
 """The bytes that end a sentence."""
 MASKS = ("[MASK]", "<mask>", "___")
 """The ways to write a mask in a text, independent of the model's own mask symbol."""
+NO_MASK_TOKEN = "a vocabulary without a mask token"
 
 
 @dataclass(frozen=True)
@@ -65,18 +66,10 @@ def symbols_of(tokenizer: Tokenizer) -> Symbols:
     """
     mask = tokenizer.specials.mask
     if mask is None:
-        raise InputError(
-            "task: fill", got="a vocabulary without a mask token", expected="one with it"
-        )
+        raise InputError("task: fill", got=NO_MASK_TOKEN, expected="one with it")
     # Special tokens are those that add nothing to the text.
     special = {token for token in range(tokenizer.vocab) if not tokenizer.bytes_of(token)}
-    return Symbols(
-        vocab=tokenizer.vocab,
-        mask=mask,
-        begin=tokenizer.begin,
-        end=tokenizer.end,
-        special=frozenset(special),
-    )
+    return Symbols(tokenizer.vocab, mask, tokenizer.begin, tokenizer.end, frozenset(special))
 
 
 def max_text_tokens(length: int, *, pairs: bool) -> int:
@@ -131,11 +124,9 @@ class Fill(PlainTextMethods, EncoderTask):
         """Cuts a corpus into masked rows; for next-sentence prediction, into pairs of texts."""
         pairs = getattr(settings.model, "next_sentence", False)
         if pairs and make.func is not Packed:
-            raise InputError(
-                "model.next_sentence: true",
-                got="data.rows: stream",
-                expected="data.rows: packed, because a pair is cut from one document",
-            )
+            what, got = "model.next_sentence: true", "data.rows: stream"
+            expected = "data.rows: packed, because a pair is cut from one document"
+            raise InputError(what, got=got, expected=expected)
         rate = getattr(settings.data, "masked", RATE) if corpus is train else RATE
         return CorruptedCorpus(
             make(corpus, length=max_text_tokens(settings.model.max_length, pairs=pairs)),
@@ -156,9 +147,8 @@ class Fill(PlainTextMethods, EncoderTask):
         """
         hidden = model.hidden(batch.source)  # (tokens, dim)
         masked: Any = model.require_head("masked")
-        total: Tensor = masked.loss(
-            hidden[batch.target_positions], batch.known_targets, self.smoothing
-        )
+        masked_hidden = hidden[batch.target_positions]
+        total: Tensor = masked.loss(masked_hidden, batch.known_targets, self.smoothing)
         if batch.labels is None:
             return total
         pooled = model.pooled(batch.source, hidden)
@@ -221,9 +211,7 @@ class Fill(PlainTextMethods, EncoderTask):
         """
         mask = self.tokenizer.specials.mask
         if mask is None:
-            raise InputError(
-                "fill", got="a vocabulary without a mask token", expected="one with it"
-            )
+            raise InputError("fill", got=NO_MASK_TOKEN, expected="one with it")
         [symbol] = self.tokenizer.tokens([mask])
         texts = list(items)
         for spelling in MASKS:
@@ -258,10 +246,7 @@ class Fill(PlainTextMethods, EncoderTask):
 
         values, tokens = probabilities.topk(min(count, probabilities.shape[1]))
         return [
-            [
-                Filling(word(token), probability)
-                for token, probability in zip(row, probabilities_of_row, strict=True)
-            ]
+            list(map(Filling, map(word, row), probabilities_of_row))
             for row, probabilities_of_row in zip(tokens.tolist(), values.tolist(), strict=True)
         ]
 

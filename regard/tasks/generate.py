@@ -100,10 +100,8 @@ class Generate(PlainTextMethods, WritingTask):
             return {}
         corpus = rows.corpus
         on_progress = count_progress(scoring.on_progress, SUGGESTED_WORDS, "next words")
-        step = max(1, len(corpus) // MIN_DOCUMENTS)
-        texts = [
-            self.tokenizer.decode(corpus.document(i).tolist()) for i in range(0, len(corpus), step)
-        ]
+        numbers = range(0, len(corpus), max(1, len(corpus) // MIN_DOCUMENTS))
+        texts = [self.tokenizer.decode(corpus.document(number).tolist()) for number in numbers]
         accuracy = word_accuracy(self, model, texts, words=SUGGESTED_WORDS, on_progress=on_progress)
         return {"words": accuracy}
 
@@ -187,12 +185,9 @@ class Generate(PlainTextMethods, WritingTask):
             return None
         if ngrams is None or ngrams.size != size:
             allowed_sizes = "0" if ngrams is None else f"0 or {ngrams.size}"
-            raise InputError(
-                "no_copy",
-                got=size,
-                expected=f"{allowed_sizes}, as this model was trained",
-                fix=f"train it with decode.no_copy={size}: then it keeps the text's {size}-grams",
-            )
+            expected = f"{allowed_sizes}, as this model was trained"
+            fix = f"train it with decode.no_copy={size}: then it keeps the text's {size}-grams"
+            raise InputError("no_copy", got=size, expected=expected, fix=fix)
 
         def completes_copy(ids: Sequence[int], token: int) -> bool:
             last = [*ids[-TOKENS_OF_A_WORD * size :]]
@@ -222,16 +217,14 @@ class Generate(PlainTextMethods, WritingTask):
             samples: The number of continuations per prompt. The i-th, from 0, uses the seed
                 `config.seed + i`.
         """
-        prompts = [
-            self.cut_prompt(text.values, model.config.max_length, config) for text in encoded
-        ]
+        longest = model.config.max_length
+        prompts = [self.cut_prompt(text.values, longest, config) for text in encoded]
         continuations: list[list[str]] = [[] for _ in encoded]
         for sample in range(samples):
             sample_config = config.model_copy(update={"seed": config.seed + sample})
-            for texts, outputs in zip(
-                continuations, self.outputs(model, prompts, sample_config), strict=True
-            ):
-                texts.append(outputs[0].text)
+            outputs = self.outputs(model, prompts, sample_config)
+            for texts, n_best in zip(continuations, outputs, strict=True):
+                texts.append(n_best[0].text)
         return continuations
 
     def stream(
@@ -421,9 +414,8 @@ def word_accuracy(
         if match.start() > 0 and text[match.start() - 1] == " "
     ]
     if not words_after_others:
-        raise InputError(
-            "the text", got="no word that follows another", expected="two or more words"
-        )
+        got = "no word that follows another"
+        raise InputError("the text", got=got, expected="two or more words")
     step = max(1, len(words_after_others) // words)
     selected_words = words_after_others[step // 2 :: step][:words]
     ranks = []

@@ -110,11 +110,7 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
         def columns(block: list[Example]) -> tuple[list[list[int]], ...]:
             """The ids, token types and targets of the rows of some examples."""
             rows = self.rows(block, labels, longest)
-            return (
-                [row.ids for row in rows],
-                [row.types for row in rows],
-                [row.targets for row in rows],
-            )
+            return tuple([getattr(row, column) for row in rows] for column in dtypes)
 
         def depends_on() -> dict[str, Any]:
             """All that the rows depend on besides the examples: the key of their cache."""
@@ -303,13 +299,9 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
             raise InputError("heads", got=kind_of(examples), expected="examples with labels")
         batches = (batch.to(model.device) for batch in self.labelled_batches(model, examples))
         return [
-            of_texts(model, batch.source, partial(self._loss_of_model, batch), self.targets(batch))
+            of_texts(model, batch.source, partial(self.loss, batch=batch), self.targets(batch))
             for batch in batches
         ]
-
-    def _loss_of_model(self, batch: Batch[Any], model: Any) -> Tensor:
-        """`loss` with the model last, so that the batch can be bound with `partial`."""
-        return self.loss(model, batch)
 
     def evaluate(self, model: Any) -> dict[str, float]:
         """Metrics on the validation examples."""
@@ -369,7 +361,6 @@ def label_indices(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
     for label in wanted:
         if label not in indices:
             label_names = ", ".join(labels[:10]) + (", …" if len(labels) > 10 else "")
-            raise InputError(
-                "the data has a label that the model does not have", got=label, expected=label_names
-            )
+            what = "the data has a label that the model does not have"
+            raise InputError(what, got=label, expected=label_names)
     return [indices[label] for label in wanted]

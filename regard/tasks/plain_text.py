@@ -87,11 +87,9 @@ def selected_corpora(task: Any, settings: Settings, selection: Selection) -> tup
         raise InputError(selection.verb, got=got, fix="give --data my.txt")
     for name in getattr(settings.data, "files", ()):
         if not Path(name).exists() and not glob.has_magic(name):
-            raise InputError(
-                f"{selection.verb}: the model's training text",
-                got=f"no file {name} here",
-                fix="give other text with --data FILE, or run the command where that file is",
-            )
+            what, got = f"{selection.verb}: the model's training text", f"no file {name} here"
+            fix = "give other text with --data FILE, or run the command where that file is"
+            raise InputError(what, got=got, fix=fix)
     return _encode_corpora(task, settings.data, *_train_and_valid_text(settings.data))
 
 
@@ -108,11 +106,8 @@ def pieces(task: Any, settings: Settings, selection: Selection, count: int) -> l
         for start in range(0, len(corpus.document(number)) - 1, length)
     ]
     count = min(count, len(starts))
-    chosen_starts = [starts[i * len(starts) // count] for i in range(count)]
-    return [
-        corpus.document(number)[start : start + length + 1].tolist()
-        for number, start in chosen_starts
-    ]
+    chosen = [starts[i * len(starts) // count] for i in range(count)]
+    return [corpus.document(n)[start : start + length + 1].tolist() for n, start in chosen]
 
 
 def id_rows(
@@ -150,11 +145,8 @@ def _progress_of_text(text: Text, what: str) -> Iterator[Callable[[int], None]]:
 
 def _row_maker(settings: Settings) -> MakeRows:
     """The function that cuts a corpus into rows as a recipe says: `data.rows`."""
-    return partial(
-        KINDS_OF_ROWS[settings.data.rows],
-        batch_tokens=settings.train.batch_tokens,
-        seed=settings.seed,
-    )
+    kind, batch_tokens = KINDS_OF_ROWS[settings.data.rows], settings.train.batch_tokens
+    return partial(kind, batch_tokens=batch_tokens, seed=settings.seed)
 
 
 def _train_and_valid_text(data: Any) -> tuple[Text, Text | None]:

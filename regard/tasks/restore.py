@@ -77,9 +77,8 @@ class Restore(PlainTextMethods, WritingTask):
         super().__init__(vocabulary, train, valid, smoothing=smoothing)
         self.sentinels = sentinels_of(self.tokenizer)
         if not self.sentinels:
-            raise InputError(
-                "the vocabulary", got="no <extra_id_0>", expected="sentinels for task: restore"
-            )
+            expected = "sentinels for task: restore"
+            raise InputError("the vocabulary", got="no <extra_id_0>", expected=expected)
 
     def corruption(self, seed: int) -> SpanCorruption:
         """The function that cuts spans out of texts; the seed determines which spans."""
@@ -221,9 +220,8 @@ class Restore(PlainTextMethods, WritingTask):
             InputError: A text has no hole.
         """
         if not all(self.has_hole(text.item) for text in encoded):
-            raise InputError(
-                "restore", got="no hole in the text", expected="___ in place of missing words"
-            )
+            expected = "___ in place of missing words"
+            raise InputError("restore", got="no hole in the text", expected=expected)
         outputs = self.predict(model, encoded, config)
         return [
             self.fill_holes(text.values, best)

@@ -222,7 +222,7 @@ class Tag(LabelledTask[TaggedWords]):
         names = iter(self._tag_names(model, log_probs, is_read))
         predicted = [[next(names) for _ in example.words] for example in examples]
         scores = entity_scores([example.tags for example in examples], predicted)
-        return Measures({"loss": loss, **scores.overall}, scores.by_label)
+        return scores.with_loss(loss)
 
 
 def join_words(words: Sequence[str]) -> tuple[str, list[Span]]:

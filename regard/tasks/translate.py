@@ -131,12 +131,10 @@ class Translate(WritingTask):
         )
         longest = settings.model.max_length
         if task.longest() > longest:
-            raise InputError(
-                "the data has a sentence longer than the model can read",
-                got=f"{task.longest()} tokens",
-                expected=f"at most model.max_length={longest}",
-                fix="raise model.max_length, or lower data.max_words with data.on_bad=skip",
-            )
+            what = "the data has a sentence longer than the model can read"
+            got, expected = f"{task.longest()} tokens", f"at most model.max_length={longest}"
+            fix = "raise model.max_length, or lower data.max_words with data.on_bad=skip"
+            raise InputError(what, got=got, expected=expected, fix=fix)
         train = loaded.splits.train
         seen = Seen.of("pairs", keys_of_pairs(_pair_texts(train)), len(train), keys_each=2)
         return Prepared(vocabulary, task, loaded.checksums, seen=seen)
@@ -400,12 +398,10 @@ class Translate(WritingTask):
         """
         encoded = self.encode(pairs)
         if encoded.longest > longest:
-            raise InputError(
-                "the pairs have a sentence that is too long",
-                got=f"{encoded.longest} tokens",
-                expected=f"at most {longest} (model.max_length)",
-                fix="leave it out, or give it in parts",
-            )
+            what = "the pairs have a sentence that is too long"
+            got, expected = f"{encoded.longest} tokens", f"at most {longest} (model.max_length)"
+            fix = "leave it out, or give it in parts"
+            raise InputError(what, got=got, expected=expected, fix=fix)
         return encoded
 
     def task_for(self, text: str) -> BaseTask:
