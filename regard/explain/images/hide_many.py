@@ -99,9 +99,7 @@ def hide_in_all(
     silenced_heads = [split_head(head) for head in knock_out]
     tests: list[HiddenPatches] = []
     for source in sources:
-        layers = _layer_weights(
-            model, source, which, silenced_heads
-        )  # one array (images, tokens, tokens) per layer
+        layers = _layer_weights(model, source, which, silenced_heads)
         picture = image_grid(model, source, np.zeros((1, 1, 1), dtype=np.float32))
         for indices in _image_batches(len(source), (3 + hiding.draws) * model.config.tokens):
             maps: list[Weights] = []
@@ -149,9 +147,6 @@ def _layer_weights(
         array = (weights if windows is None else windows.spread(weights)).cpu().double().numpy()
         silenced = [head for layer, head in silenced_heads if layer == site]
         names = ("",) * array.shape[2]
-        layers.append(
-            np.stack(
-                [AttentionMap(site, a, names, names).matrix(which.head, silenced) for a in array]
-            )
-        )
+        maps = [AttentionMap(site, weights, names, names) for weights in array]
+        layers.append(np.stack([m.matrix(which.head, silenced) for m in maps]))
     return layers
