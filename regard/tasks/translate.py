@@ -98,10 +98,8 @@ class Translate(WritingTask):
             numbers = (names.index(pair.tags[0]) for pair in train)
             parts = np.fromiter(numbers, np.int64, count=len(train))
             self.mixture = Mixture(parts, list(weights.values()), seed=seed)
-            parts_of_valid = {name: [p for p in valid if p.tags[0] == name] for name in names}
-            self.sets = {
-                name: self.encode(pairs) for name, pairs in parts_of_valid.items() if pairs
-            }
+            valid_parts = {name: [p for p in valid if p.tags[0] == name] for name in names}
+            self.sets = {name: self.encode(pairs) for name, pairs in valid_parts.items() if pairs}
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
@@ -285,7 +283,7 @@ class Translate(WritingTask):
         self, model: EncoderDecoder, sets: Mapping[str, Sequence[Pair]], scoring: Scoring
     ) -> TranslationReport:
         """Scores each set of pairs, and reports progress and results through `scoring`."""
-        done, reports = 0, []
+        done, reports, decode, lowercase = 0, [], scoring.decode, scoring.lowercase
         # They are translated from short to long, in a time that grows with their length.
         lengths = [length for pairs in sets.values() for length in sorted(map(_length, pairs))]
         before = [0, *accumulate(lengths)]
@@ -296,13 +294,8 @@ class Translate(WritingTask):
             scoring.on_progress(before[done] / max(1, before[-1]), name)
 
         for name, pairs in sets.items():
-            result = self.measure(
-                model,
-                pairs,
-                scoring.decode,
-                lowercase=scoring.lowercase,
-                on_progress=partial(add_done, name),
-            )
+            add = partial(add_done, name)
+            result = self.measure(model, pairs, decode, lowercase=lowercase, on_progress=add)
             reports.append(SetReport(name, pairs, result, self.rouge(pairs, result.hypotheses)))
             scoring.keep(reports[-1].files())
         return TranslationReport(tuple(reports))
@@ -541,6 +534,5 @@ def _warn_of_overlap(loaded: Loaded) -> None:
         train = {(pair.source, pair.target) for pair in with_keys_of(loaded.splits.train, pairs)}
         overlap = sum((pair.source, pair.target) in train for pair in pairs)
         if overlap:
-            _logger.warning(
-                "data: %d of %d %s pairs are also in the training set", overlap, len(pairs), name
-            )
+            message = "data: %d of %d %s pairs are also in the training set"
+            _logger.warning(message, overlap, len(pairs), name)

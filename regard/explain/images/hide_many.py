@@ -31,6 +31,7 @@ from regard.layers.tap.tap import split_head
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
 from regard.tasks.encoder_task import TOKENS_AT_ONCE
+from regard.tasks.head_batches import over_all_tokens
 from regard.tasks.picture_traces import classifier, image_grid
 
 
@@ -143,8 +144,7 @@ def _layer_weights(
     layers = []
     for site in which.layers:
         weights = tap.records[f"{site}.weights"]  # (images, heads, query, key)
-        windows = model.encoder.windows(layout, int(site.split(".")[1]))
-        array = (weights if windows is None else windows.spread(weights)).cpu().double().numpy()
+        array = over_all_tokens(model, layout, site, weights).cpu().double().numpy()
         silenced = [head for layer, head in silenced_heads if layer == site]
         names = ("",) * array.shape[2]
         maps = [AttentionMap(site, weights, names, names) for weights in array]
