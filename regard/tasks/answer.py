@@ -181,8 +181,8 @@ class Answer(LabelledTask[Question]):
                 batch_logits = model.answer(batch.source.to(model.device)).float().cpu()
                 windows = torch.split(batch_logits, list(batch.source.lengths))
                 logits |= dict(zip(batch.index, windows, strict=True))
-        numbers = iter(range(len(rows)))
-        return [(parts, spans, [logits[next(numbers)] for _ in parts]) for parts, spans in contexts]
+        in_order = (logits[index] for index in range(len(rows)))
+        return [(parts, spans, [next(in_order) for _ in parts]) for parts, spans in contexts]
 
     def answer(
         self,

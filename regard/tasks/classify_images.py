@@ -177,6 +177,7 @@ class ClassifyImages(LabelledTask[Any]):
     def batches(self, start: Cursor) -> Iterator[tuple[Batch[Dense], Cursor]]:
         """Yields training batches without end; their order depends only on seed and epoch."""
         options, train = self.options, self.train
+        seed, classes = options.seed, len(options.classes)
         if not train:
             raise InputError("training", got="no images", expected="some to learn from")
         labels = torch.tensor(label_indices(options.classes, train.labels))
@@ -198,7 +199,7 @@ class ClassifyImages(LabelledTask[Any]):
                 shares = _mixture(labels[index], labels[changed.partners], changed.shares, classes)
             return Batch(source, targets, tuple(index), shares=shares)
 
-        seed, classes, lengths = options.seed, len(options.classes), [options.tokens] * len(train)
+        lengths = [options.tokens] * len(train)
         plan = partial(training_batches, lengths, options.batch_tokens, seed, least=options.least)
         batches = epochs(plan, make, start)
         return prefetch(batches) if options.data.workers else batches

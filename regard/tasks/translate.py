@@ -283,7 +283,7 @@ class Translate(WritingTask):
         self, model: EncoderDecoder, sets: Mapping[str, Sequence[Pair]], scoring: Scoring
     ) -> TranslationReport:
         """Scores each set of pairs, and reports progress and results through `scoring`."""
-        done, reports, decode, lowercase = 0, [], scoring.decode, scoring.lowercase
+        done, reports = 0, []
         # They are translated from short to long, in a time that grows with their length.
         lengths = [length for pairs in sets.values() for length in sorted(map(_length, pairs))]
         before = [0, *accumulate(lengths)]
@@ -294,8 +294,10 @@ class Translate(WritingTask):
             scoring.on_progress(before[done] / max(1, before[-1]), name)
 
         for name, pairs in sets.items():
-            add = partial(add_done, name)
-            result = self.measure(model, pairs, decode, lowercase=lowercase, on_progress=add)
+            on_progress = partial(add_done, name)
+            result = self.measure(
+                model, pairs, scoring.decode, lowercase=scoring.lowercase, on_progress=on_progress
+            )
             reports.append(SetReport(name, pairs, result, self.rouge(pairs, result.hypotheses)))
             scoring.keep(reports[-1].files())
         return TranslationReport(tuple(reports))
