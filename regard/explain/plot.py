@@ -68,6 +68,7 @@ class Columns:
     right_gap: float  # the free space to the right of each panel
 
 
+@style()
 def draw(
     look: Look,
     choice: LookSelection,
@@ -86,17 +87,15 @@ def draw(
         paper: Draw for print: without title and caption.
     """
     medium = Medium(paper=paper, details=details)
-    with style():
-        if choice.kind in IMAGE_KINDS:
-            # imported here: it imports this module
-            from regard.explain.images.picture import draw_maps, draw_picture
+    if choice.kind in IMAGE_KINDS:
+        # imported here: it imports this module
+        from regard.explain.images.picture import draw_maps, draw_picture
 
-            if choice.kind == "maps":
-                return draw_maps(look, choice, medium, test)
-            return draw_picture(look, choice, medium, test)
-        if choice.row is not None:
-            return _draw_word(look, choice, medium)
-        return DRAWINGS[choice.kind](look, choice, medium)
+        draw_image = draw_maps if choice.kind == "maps" else draw_picture
+        return draw_image(look, choice, medium, test)
+    if choice.row is not None:
+        return _draw_word(look, choice, medium)
+    return DRAWINGS[choice.kind](look, choice, medium)
 
 
 @style()

@@ -299,9 +299,13 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
             raise InputError("heads", got=kind_of(examples), expected="examples with labels")
         batches = (batch.to(model.device) for batch in self.labelled_batches(model, examples))
         return [
-            of_texts(model, batch.source, partial(self.loss, batch=batch), self.targets(batch))
+            of_texts(model, batch.source, partial(self._loss_of_model, batch), self.targets(batch))
             for batch in batches
         ]
+
+    def _loss_of_model(self, batch: Batch[Any], model: Any) -> Tensor:
+        """`loss` with the model last, so that the batch can be bound with `partial`."""
+        return self.loss(model, batch)
 
     def evaluate(self, model: Any) -> dict[str, float]:
         """Metrics on the validation examples."""

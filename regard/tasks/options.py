@@ -12,6 +12,8 @@ from pydantic import Field
 
 from regard.config import Config
 
+ALLOW_UNKNOWN = Field(default=False, description="Allow words that are not in the vocabulary.")
+
 
 class VerbOptions(Config):
     """The options that every verb takes."""
@@ -29,9 +31,7 @@ class TranslateOptions(VerbOptions):
     """The options of `translate`."""
 
     prefix: str | tuple[str, ...] = Field(default="", description="How translations must begin.")
-    allow_unknown: bool = Field(
-        default=False, description="Allow words that are not in the vocabulary."
-    )
+    allow_unknown: bool = ALLOW_UNKNOWN
 
 
 class GenerateOptions(VerbOptions):
@@ -41,9 +41,7 @@ class GenerateOptions(VerbOptions):
         default=False, description="Take the most probable token instead of sampling."
     )
     samples: int = Field(default=1, ge=1, description="Texts for each prompt.")
-    allow_unknown: bool = Field(
-        default=False, description="Allow words that are not in the vocabulary."
-    )
+    allow_unknown: bool = ALLOW_UNKNOWN
 
 
 class SuggestOptions(VerbOptions):
