@@ -184,11 +184,8 @@ def prepare(
     """Checks all arguments and returns the iterator of the decoding loop (see `run`)."""
     check(config)
     symbols, counted = symbols.with_overrides(config), int(config.forced_begin is not None)
-    memory, prefixes, prompts = (
-        options.get("memory"),
-        options.get("prefixes"),
-        options.get("prompts"),
-    )
+    memory, prefixes = options.get("memory"), options.get("prefixes")
+    prompts, keys = options.get("prompts"), options.get("keys")
     if source is not None:
         count = len(source)
     else:
@@ -202,25 +199,16 @@ def prepare(
     check_count("prompts", prompt_tokens, count=count)
     if prompts is not None:
         check_prompts(model, prompt_tokens)
-    keys = options.get("keys")
     if keys is None:
         keys = sampling_keys(source, [*zip(prompt_tokens, openings, strict=True)])
     check_count("keys", keys, count=count)
     max_lengths = choose_max_lengths(config, options.get("max_lengths"), count)
-    requests = [
-        Request(
-            number,
-            prefix,
-            clip_to_limit(options.get("limit"), max_length, len(prompt) + len(prefix) - counted),
-            key,
-            prompt,
-            counted=counted,
-            forced_end=forced_end,
-        )
-        for number, (prompt, prefix, max_length, key) in enumerate(
-            zip(prompt_tokens, openings, max_lengths, keys, strict=True)
-        )
-    ]
+    requests = []
+    sequences = zip(prompt_tokens, openings, max_lengths, keys, strict=True)
+    for number, (prompt, prefix, max_length, key) in enumerate(sequences):
+        used_positions = len(prompt) + len(prefix) - counted
+        length = clip_to_limit(options.get("limit"), max_length, used_positions)
+        requests.append(Request(number, prefix, length, key, prompt, counted, forced_end))
     return run(model, source, requests, symbols, config, options)
 
 
@@ -320,11 +308,8 @@ def clip_to_limit(limit: int | None, requested_length: int, used_positions: int)
     if limit is None:
         return requested_length
     if used_positions >= limit:
-        raise InputError(
-            "prefix",
-            got=f"{used_positions} tokens",
-            expected=f"fewer than {limit}, the model's maximum length",
-        )
+        expected = f"fewer than {limit}, the model's maximum length"
+        raise InputError("prefix", got=f"{used_positions} tokens", expected=expected)
     return min(requested_length, limit - used_positions)
 
 
@@ -361,9 +346,8 @@ def check_prompts(model: object, prompts: Sequence[tuple[int, ...]]) -> None:
             raise InputError(f"prompt {number}", got="no token", expected="at least one")
         wrong = [token for token in prompt if not 0 <= token < vocab]
         if wrong:
-            raise InputError(
-                f"prompt {number}", got=f"token {wrong[0]}", expected=f"0 to {vocab - 1}"
-            )
+            got, expected = f"token {wrong[0]}", f"0 to {vocab - 1}"
+            raise InputError(f"prompt {number}", got=got, expected=expected)
 
 
 def check_prefixes(requests: Sequence[Request], vocab: int) -> None:
@@ -371,42 +355,26 @@ def check_prefixes(requests: Sequence[Request], vocab: int) -> None:
     for request in requests:
         for token in (*request.prefix, max(request.forced_end, 0)):
             if not 0 <= token < vocab:
-                raise InputError(
-                    f"prefix of sentence {request.number}",
-                    got=f"token {token}",
-                    expected=f"0 to {vocab - 1}",
-                )
+                what, expected = f"prefix of sentence {request.number}", f"0 to {vocab - 1}"
+                raise InputError(what, got=f"token {token}", expected=expected)
 
 
 def check(config: DecodeConfig) -> None:
     """Raises InputError if settings contradict each other."""
     if config.sample and config.beam > 1:
-        raise InputError(
-            "sample with a beam",
-            got=f"beam {config.beam}",
-            expected="one of the two",
-            fix=f"beam: 1 (--beam 1) draws; n_best: {config.beam} (--n-best) for several samples",
-        )
+        got, expected = f"beam {config.beam}", "one of the two"
+        fix = f"beam: 1 (--beam 1) draws; n_best: {config.beam} (--n-best) for several samples"
+        raise InputError("sample with a beam", got=got, expected=expected, fix=fix)
     if not config.sample and config.n_best > config.beam:
-        raise InputError(
-            "n_best",
-            got=config.n_best,
-            expected=f"at most the beam, which is {config.beam}",
-            fix=f"set beam: {config.n_best} (--beam), or sample: true (--sample) for samples",
-        )
+        expected = f"at most the beam, which is {config.beam}"
+        fix = f"set beam: {config.n_best} (--beam), or sample: true (--sample) for samples"
+        raise InputError("n_best", got=config.n_best, expected=expected, fix=fix)
     if config.max_length is not None and config.min_length > config.max_length:
-        raise InputError(
-            "min_length",
-            got=config.min_length,
-            expected=f"at most max_length, which is {config.max_length}",
-        )
+        expected = f"at most max_length, which is {config.max_length}"
+        raise InputError("min_length", got=config.min_length, expected=expected)
     for name in SAMPLING_SETTINGS:
         value = getattr(config, name)
         if not config.sample and value != DecodeConfig.model_fields[name].default:
-            raise InputError(
-                name,
-                got=f"{value} without sampling",
-                expected="sample: true with it",
-                fix=f"leave {name} out, or draw: sample: true (translate --sample; "
-                "generate without --greedy and --beam)",
-            )
+            draw = "sample: true (translate --sample; generate without --greedy and --beam)"
+            got, fix = f"{value} without sampling", f"leave {name} out, or draw: {draw}"
+            raise InputError(name, got=got, expected="sample: true with it", fix=fix)

@@ -574,10 +574,8 @@ def check_finite(values: Sequence[float]) -> None:
     NaN; and the maximum over rows with a NaN is NaN. So one value of each row is enough.
     """
     if any(map(math.isnan, values)):
-        raise FoundProblems(
-            "the model gave numbers that are not finite",
-            fix="its training may have diverged: take an earlier checkpoint",
-        )
+        fix = "its training may have diverged: take an earlier checkpoint"
+        raise FoundProblems("the model gave numbers that are not finite", fix=fix)
 
 
 def best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:

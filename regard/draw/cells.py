@@ -109,8 +109,8 @@ def label(
     axes: Axes,
     rows: Sequence[str],
     columns: Sequence[str],
-    pitch: tuple[float, float],
-    turn: tuple[int, int],
+    steps: tuple[int, int],
+    turn: tuple[float, int],
 ) -> None:
     """Draw row labels on the left and column labels on top; every n-th if they would overlap.
 
@@ -118,20 +118,18 @@ def label(
         axes: The axes with the cells.
         rows: The labels of the rows; empty to leave them out.
         columns: The labels of the columns.
-        pitch: The width of a column and the height of a row, in pixels.
+        steps: The numbers n of columns and of rows, such that every n-th label is drawn.
         turn: The angle of the column labels in degrees, and the font size in pixels.
     """
-    (column, row), (angle, size) = pitch, turn
-    steps = math.ceil(round(COLUMN / column, 6)), math.ceil(round(ROW / row, 6))
+    (across, down), (angle, size) = steps, turn
     axes.xaxis.tick_top()
     axes.set_xticks(
-        np.arange(0, len(columns), steps[0]) + 0.5,
-        list(columns[:: steps[0]]),
+        np.arange(0, len(columns), across) + 0.5,
+        list(columns[::across]),
         rotation=angle,
         rotation_mode="anchor",
         ha="left" if angle else "center",
         fontsize=points(size),
     )
-    axes.set_yticks(
-        np.arange(0, len(rows), steps[1]) + 0.5, list(rows[:: steps[1]]), fontsize=points(size)
-    )
+    ticks = np.arange(0, len(rows), down) + 0.5
+    axes.set_yticks(ticks, list(rows[::down]), fontsize=points(size))

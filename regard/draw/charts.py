@@ -9,17 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from regard.draw.colours import INK, LINE_STYLES, RULE
-from regard.draw.sheet import (
-    HEIGHT,
-    TEXT,
-    TITLE,
-    WIDTH,
-    Sheet,
-    points,
-    shorten,
-    style,
-    text_width,
-)
+from regard.draw.sheet import HEIGHT, TEXT, TITLE, WIDTH, Sheet, points, shorten, style, text_width
 
 Groups = Sequence[tuple[str, int, float]]
 """For each group of sentences: range of lengths in words, number of sentences, BLEU; ascending."""

@@ -94,12 +94,8 @@ def _draw_scale(sheet: Sheet, scale: Scale, left: float, top: float) -> float:
     ends = [f"{end:.2g}".replace("-", "−") for end in (scale.low, scale.high)]
     left += text_width(ends[0], SMALLEST) + 6
     bar = sheet.axes(left, middle - BAR[1] / 2, *BAR)
-    bar.imshow(
-        np.linspace(scale.low, scale.high, 256)[None],
-        scale.colormap(),
-        aspect="auto",
-        extent=(0, 1, 0, 1),
-    )
+    values = np.linspace(scale.low, scale.high, 256)[None]
+    bar.imshow(values, scale.colormap(), aspect="auto", extent=(0, 1, 0, 1))
     for x, side, text in ((-0.04, "right", ends[0]), (1.04, "left", ends[1])):
         bar.text(x, 0.5, text, ha=side, va="center", fontsize=points(SMALLEST))
     return left + BAR[0] + text_width(ends[1], SMALLEST) + 50

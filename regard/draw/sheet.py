@@ -19,19 +19,11 @@ from functools import cache, lru_cache
 from typing import Any
 
 import matplotlib
-from matplotlib import font_manager
+from matplotlib import font_manager, ticker
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
-from matplotlib.ticker import (
-    AutoLocator,
-    FixedLocator,
-    FuncFormatter,
-    MaxNLocator,
-    NullFormatter,
-    ScalarFormatter,
-)
 
 from regard.draw.colours import INK, MUTED, RULE, LineStyle
 
@@ -184,8 +176,9 @@ class Chart(Axes):
         self.spines[["top", "right"]].set_visible(False)
         self.spines[["bottom", "left"]].set_color(MUTED)
         for axis in (self.xaxis, self.yaxis):
-            axis.set_major_locator(AutoLocator() if most_ticks is None else MaxNLocator(most_ticks))
-            axis.set_major_formatter(ScalarFormatter())
+            locator = ticker.AutoLocator() if most_ticks is None else ticker.MaxNLocator(most_ticks)
+            axis.set_major_locator(locator)
+            axis.set_major_formatter(ticker.ScalarFormatter())
         self.tick_params(length=4, color=MUTED, labelcolor=INK, which="major")
         self.tick_params(length=0, which="minor")
         self.grid(color=RULE, linewidth=0.6)
@@ -204,9 +197,9 @@ class Chart(Axes):
         """Make the `x` or `y` axis logarithmic, with labels at these ticks only."""
         axis = self.xaxis if side == "x" else self.yaxis
         (self.set_xscale if side == "x" else self.set_yscale)("log")
-        axis.set_major_locator(FixedLocator(list(ticks)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: scientific(value)))
-        axis.set_minor_formatter(NullFormatter())
+        axis.set_major_locator(ticker.FixedLocator(list(ticks)))
+        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: scientific(value)))
+        axis.set_minor_formatter(ticker.NullFormatter())
 
 
 class Sheet:
@@ -253,16 +246,10 @@ class Sheet:
             align: Horizontal and vertical alignment relative to the anchor, such as `left top`.
             weight: `normal` or `bold`.
         """
-        horizontal, vertical = align.split()
+        ha, va = align.split()
+        x, y = point[0] / self.width, 1 - point[1] / self.height
         self.figure.text(
-            point[0] / self.width,
-            1 - point[1] / self.height,
-            text,
-            fontsize=points(size),
-            color=colour,
-            ha=horizontal,
-            va=vertical,
-            weight=weight,
+            x, y, text, fontsize=points(size), color=colour, ha=ha, va=va, weight=weight
         )
 
     def paragraph(

@@ -100,9 +100,8 @@ def draw(compared: ComparedModels) -> Drawing:
             longest, _, bleu = zip(*result.by_length, strict=True)
             lengths.curve(longest, bleu, style=style, marker=marker, markersize=8)
         lengths.set_ylim(0, 102)
-        return board.drawing(
-            **{name: result.model_dump() for name, result in compared.results.items()}
-        )
+        numbers = {name: result.model_dump() for name, result in compared.results.items()}
+        return board.drawing(**numbers)
 
 
 def looks_at(

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 
-from regard.draw.cells import Scale, hatch_negative
+from regard.draw.cells import Scale, hatch_negative, label
 from regard.draw.colours import INK, MUTED, LineStyle
 from regard.draw.sheet import (
     HEIGHT,
@@ -41,7 +41,7 @@ from regard.draw.sheet import (
     wrap,
 )
 from regard.explain.look import picture_ending
-from regard.explain.page import Picture, Prose, Section, Table, page
+from regard.explain.page import Picture, Prose, Section, Table, framed, page
 from regard.runtime.files import write_file
 
 Numbers = dict[str, Any]
@@ -117,8 +117,6 @@ class Drawing:
         return render(self.figure, ".png")
 
     def _repr_html_(self) -> str:
-        from regard.explain.page import framed
-
         return framed(self._page())
 
 
@@ -288,13 +286,13 @@ class Board:
         table = np.asarray(values, dtype=float)
         rows, columns = labels
         row_width, widest = (
-            max((text_width(label, SMALLEST) for label in side), default=0) for side in labels
+            max((text_width(name, SMALLEST) for name in side), default=0) for side in labels
         )
         left, width = left + row_width + 12, width - row_width - 12
         is_turned = widest > max(width / table.shape[1], 40)  # short labels are thinned out instead
         overhang = widest * math.cos(TURN) if is_turned else 0.0  # room for the last label
         pitch = (width - overhang * 0.8) / table.shape[1]
-        has_column_names = any(label.strip() for label in columns)
+        has_column_names = any(name.strip() for name in columns)
         labels_height = (
             (widest + 6) * math.sin(TURN) + 20 if is_turned else 28 if has_column_names else 0
         )
@@ -305,14 +303,8 @@ class Board:
         label_distance = 1.2 * SMALLEST / math.sin(TURN) if is_turned else widest + 4
         column_step = _label_step(columns, label_distance / pitch)
         row_step = _label_step(rows, 1.1 * SMALLEST * table.shape[0] / height)
-        axes.set_xticks(
-            np.arange(0, len(columns), column_step) + 0.5,
-            list(columns[::column_step]),
-            rotation=math.degrees(TURN) if is_turned else 0,
-            rotation_mode="anchor",
-            ha="left" if is_turned else "center",
-        )
-        axes.set_yticks(np.arange(0, len(rows), row_step) + 0.5, list(rows[::row_step]))
+        angle = math.degrees(TURN) if is_turned else 0
+        label(axes, rows, columns, (column_step, row_step), (angle, SMALLEST))
         if not (number_format and _write_cells(axes, table, scale, number_format, pitch)):
             hatch_negative(axes, table)
         return axes
@@ -392,7 +384,6 @@ def _draw_cells(axes: Chart, table: npt.NDArray[Any], scale: Scale) -> None:
     )
     axes.set(xlim=(0, table.shape[1]), ylim=(table.shape[0], 0))
     axes.spines[:].set_visible(False)
-    axes.xaxis.tick_top()
 
 
 def _write_cells(

@@ -133,6 +133,10 @@ class Look:
         heads = range(attention_map.heads)
         return tuple(n for n in heads if f"{attention_map.site}.{n}" in self.knocked_out)
 
+    def matrix(self, attention_map: AttentionMap, head: int | None = None) -> Weights:
+        """The weights of one head, or the mean over those not knocked out: (query, key)."""
+        return attention_map.matrix(head, self.knocked_out_in(attention_map))
+
     def orientation(self, attention_map: AttentionMap) -> tuple[str, str]:
         """Two phrases: what the rows of a map are, and what its columns are."""
         if self.picture is not None:
@@ -182,13 +186,10 @@ class Look:
             return self._choose_picture(kind, candidates, head, layer, word)
         if kind in ("grid", "positions"):
             if word is not None:
-                raise InputError(
-                    f"--word with --kind {kind}", expected="alignment or self", fix="leave one out"
-                )
+                what, fix = f"--word with --kind {kind}", "leave one out"
+                raise InputError(what, expected="alignment or self", fix=fix)
             return LookSelection(kind, candidates, head)
-        best, reason = _sharpest_map(
-            candidates, [m.matrix(head, self.knocked_out_in(m)) for m in candidates]
-        )
+        best, reason = _sharpest_map(candidates, [self.matrix(m, head) for m in candidates])
         row, note = (None, "") if word is None else find_word(best.queries, word)
         return LookSelection(kind, (best,), head, reason, row, note)
 
@@ -208,16 +209,15 @@ class Look:
         if self.picture is None:
             raise InputError(f"--kind {kind}", got="a text", expected="an image")
         if kind == "rollout" and (layer is not None or head is not None):
-            raise InputError(
-                "--kind rollout", got="--layer or --head", expected="neither: all layers and heads"
-            )
+            expected = "neither: all layers and heads"
+            raise InputError("--kind rollout", got="--layer or --head", expected=expected)
         row = self.picture.class_row
         if word is not None:
             row, _ = find_word(candidates[0].queries, word)
         if kind != "picture":
             return LookSelection(kind, candidates, head, "", row)
         rows = slice(self.picture.first, None) if row is None else slice(row, row + 1)
-        drawn_weights = [m.matrix(head, self.knocked_out_in(m))[rows] for m in candidates]
+        drawn_weights = [self.matrix(m, head)[rows] for m in candidates]
         best, reason = _sharpest_map(candidates, drawn_weights)
         return LookSelection("picture", (best,), head, reason, row)
 
@@ -239,10 +239,8 @@ class Look:
         Raises:
             InputError: If this is not the look of an image that was classified.
         """
-        from regard.explain.images.hiding import (  # imported here: they import torch
-            Hiding,
-            hide_patches,
-        )
+        # imported here: they import torch
+        from regard.explain.images.hiding import Hiding, hide_patches
         from regard.explain.images.patches import chosen_row, over_patches
 
         if self.picture is None or self.classified is None:
@@ -355,10 +353,7 @@ class Comparison:
     names: tuple[str, str] = ("before", "after")
 
     def choose(
-        self,
-        kind: str | None = None,
-        layer: int | str | None = None,
-        head: int | None = None,
+        self, kind: str | None = None, layer: int | str | None = None, head: int | None = None
     ) -> tuple[LookSelection, LookSelection]:
         """Choose the same kind, layer and head in both looks, so that they can be compared.
 
@@ -445,9 +440,8 @@ def find_word(labels: Sequence[str], word: str) -> tuple[int, str]:
     indices = _indices(labels, word)
     if not indices:
         words = shortened(" ".join(dict.fromkeys(map(visible, labels))), 300)
-        raise InputError(
-            "--word", got=repr(word), expected="one of the words in the rows", fix=f"try {words}"
-        )
+        expected, fix = "one of the words in the rows", f"try {words}"
+        raise InputError("--word", got=repr(word), expected=expected, fix=fix)
     times = f"“{visible(word)}” occurs {len(indices)} times; this is the first."
     return indices[0], times if len(indices) > 1 else ""
 
@@ -464,12 +458,9 @@ def picture_ending(
     """
     ending = Path(path).suffix.lower()
     if ending not in endings:
-        raise InputError(
-            str(path),
-            got=ending or "no file suffix",
-            expected=f"{', '.join(endings[:-1])} or {endings[-1]}",
-            fix=f"name the file by its format, as in -o {example}{endings[0]}",
-        )
+        expected = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        fix = f"name the file by its format, as in -o {example}{endings[0]}"
+        raise InputError(str(path), got=ending or "no file suffix", expected=expected, fix=fix)
     return ending
 
 
@@ -516,12 +507,10 @@ def _matching_maps(
     ending = ".self" if kind in IMAGE_KINDS else ending
     maps_of_kind = [m for m in maps if m.stack.endswith(ending)]
     if not maps_of_kind:
-        other = "self" if kind == "alignment" else "alignment"
-        raise InputError(
-            f"--kind {kind}",
-            got="a model without cross-attention" if kind == "alignment" else "no self-attention",
-            fix=f"try --kind {other}",
-        )
+        got, other = "no self-attention", "alignment"
+        if kind == "alignment":
+            got, other = "a model without cross-attention", "self"
+        raise InputError(f"--kind {kind}", got=got, fix=f"try --kind {other}")
     parts = [] if layer is None else str(layer).split(".")
     numbers = [int(part) for part in parts if part.isdecimal()]
     names = {part for part in parts if not part.isdecimal()}

@@ -150,9 +150,8 @@ def look_page(look: Look, choice: LookSelection, test: HiddenPatches | None = No
 
         return image_page(look, choice, test)
     word = None if choice.row is None else choice.map.queries[choice.row]
-    looks = Looks(
-        [("", look)], choice.map.site, choice.head, word, None if word else VIEWS[choice.kind]
-    )
+    view = None if word else VIEWS[choice.kind]
+    looks = Looks([("", look)], choice.map.site, choice.head, word, view)
     return page(look.title, [looks])
 
 
@@ -246,9 +245,7 @@ def _write_looks(looks: Looks) -> str:
     if not looks.tabs:
         raise ValueError("looks: expected at least one tab")
     first = looks.tabs[0][1]
-    site = looks.site or (
-        first.choose(word=looks.word).map.site if looks.word else first.choose().map.site
-    )
+    site = looks.site or first.choose(word=looks.word or None).map.site
     kind = "alignment" if site.endswith(".cross") else "self"
     choice = first.choose(kind, first.site(site).site, looks.head, looks.word)
     tabs = [tab for _, tab in looks.tabs]
@@ -257,9 +254,8 @@ def _write_looks(looks: Looks) -> str:
     means_only = size > MOST_BYTES
     if means_only and sum(m.weights[0].size for tab in tabs for m in tab.maps) > MOST_BYTES:
         longest = max(max(m.weights.shape[1:]) for tab in tabs for m in tab.maps)
-        raise InputError(
-            "page", got=f"{longest} words", expected="fewer", fix="draw one layer: -o look.png"
-        )
+        got, fix = f"{longest} words", "draw one layer: -o look.png"
+        raise InputError("page", got=got, expected="fewer", fix=fix)
     data = {
         "bytes": width,
         "start": {
@@ -285,19 +281,16 @@ def _look_data(name: str, look: Look, width: int, *, means_only: bool) -> dict[s
     }
 
 
-def _map_data(
-    look: Look, attention_map: AttentionMap, width: int, *, means_only: bool
-) -> dict[str, Any]:
-    mean = np.nan_to_num(attention_map.matrix(knocked_out=look.knocked_out_in(attention_map)))[None]
-    weights = mean if means_only else attention_map.weights
+def _map_data(look: Look, m: AttentionMap, width: int, *, means_only: bool) -> dict[str, Any]:
+    weights = np.nan_to_num(look.matrix(m))[None] if means_only else m.weights
     top = max(1.0, float(weights.max()))  # an edited pattern may exceed 1
     return {
-        "site": attention_map.site,
-        "heads": attention_map.heads,
+        "site": m.site,
+        "heads": m.heads,
         "stored": len(weights),
-        "queries": [visible(label) for label in attention_map.queries],
-        "keys": [visible(label) for label in attention_map.keys],
-        "orientation": look.orientation(attention_map),
+        "queries": [visible(label) for label in m.queries],
+        "keys": [visible(label) for label in m.keys],
+        "orientation": look.orientation(m),
         "top": top,
         "data": base64.b64encode(quantise(weights / top, width)).decode(),
     }

@@ -68,6 +68,7 @@ class Columns:
     right_gap: float  # the free space to the right of each panel
 
 
+@style()
 def draw(
     look: Look,
     choice: LookSelection,
@@ -86,19 +87,18 @@ def draw(
         paper: Draw for print: without title and caption.
     """
     medium = Medium(paper=paper, details=details)
-    with style():
-        if choice.kind in IMAGE_KINDS:
-            # imported here: it imports this module
-            from regard.explain.images.picture import draw_maps, draw_picture
+    if choice.kind in IMAGE_KINDS:
+        # imported here: it imports this module
+        from regard.explain.images.picture import draw_maps, draw_picture
 
-            if choice.kind == "maps":
-                return draw_maps(look, choice, medium, test)
-            return draw_picture(look, choice, medium, test)
-        if choice.row is not None:
-            return _draw_word(look, choice, medium)
-        return DRAWINGS[choice.kind](look, choice, medium)
+        draw_image = draw_maps if choice.kind == "maps" else draw_picture
+        return draw_image(look, choice, medium, test)
+    if choice.row is not None:
+        return _draw_word(look, choice, medium)
+    return DRAWINGS[choice.kind](look, choice, medium)
 
 
+@style()
 def draw_comparison(
     comparison: Comparison,
     before: LookSelection,
@@ -108,44 +108,30 @@ def draw_comparison(
     paper: bool = False,
 ) -> Figure:
     """Draw two maps side by side and, if both have the same words, their difference."""
-    with style():
-        first, second = before.map, after.map
-        looks = comparison.before, comparison.after
-        values = [
-            look.site(m.site).matrix(choice.head, look.knocked_out_in(m))
-            for look, m, choice in zip(looks, (first, second), (before, after), strict=True)
-        ]
-        scale = scale_for(np.concatenate([v.ravel() for v in values]))
-        same_rows = first.queries == second.queries
-        panels = [
-            Panel(values[0], first.queries, first.keys, scale, comparison.names[0]),
-            Panel(
-                values[1],
-                second.queries,
-                second.keys,
-                scale,
-                comparison.names[1],
-                named_rows=not same_rows,
-            ),
-        ]
-        if same_rows and first.keys == second.keys:
-            change = values[1] - values[0]
-            reach = float(np.nanmax(np.abs(change), initial=0.0))
-            reach = max(round_up(reach), 0.01)
-            shift = signed_scale(reach, "difference")
-            panels.append(
-                Panel(change, first.queries, first.keys, shift, "difference", named_rows=False)
-            )
-            note = "blue: more weight after; orange or hatched: less."
-        else:
-            note = "the words differ, so no difference is drawn."
-        caption = f"{before.name}: {comparison.names[0]} and {comparison.names[1]}; {note}"
-        facts = [*_orientation(comparison.before, first), *facts_of(comparison.after, before)]
-        medium = Medium(paper=paper, details=details)
-        texts = Texts(comparison.before.title, _capital(caption), " ".join(facts), medium)
-        return _draw_panels(panels, texts)
+    first, second, names = before.map, after.map, comparison.names
+    old = comparison.before.matrix(first, before.head)
+    new = comparison.after.matrix(second, after.head)
+    scale = scale_for(np.concatenate([old.ravel(), new.ravel()]))
+    same_rows = first.queries == second.queries
+    panels = [
+        Panel(old, first.queries, first.keys, scale, names[0]),
+        Panel(new, second.queries, second.keys, scale, names[1], named_rows=not same_rows),
+    ]
+    note = "the words differ, so no difference is drawn."
+    if same_rows and first.keys == second.keys:
+        change = new - old
+        reach = max(round_up(float(np.nanmax(np.abs(change), initial=0.0))), 0.01)
+        shift = signed_scale(reach, "difference")
+        panels.append(Panel(change, first.queries, first.keys, shift, shift.name, named_rows=False))
+        note = "blue: more weight after; orange or hatched: less."
+    caption = f"{before.name}: {names[0]} and {names[1]}; {note}"
+    facts = [*_orientation(comparison.before, first), *facts_of(comparison.after, before)]
+    medium = Medium(paper=paper, details=details)
+    texts = Texts(comparison.before.title, _capital(caption), " ".join(facts), medium)
+    return _draw_panels(panels, texts)
 
 
+@style()
 def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
     """Draw the same map at several moments of training; the layer is chosen from the last one.
 
@@ -154,24 +140,21 @@ def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
     """
     last = moments[-1][1]
     choice = last.choose("alignment")
-    with style():
-        maps = [(name, look.site(choice.map.site)) for name, look in moments]
-        scale = scale_for(np.concatenate([m.matrix(choice.head).ravel() for _, m in maps]))
-        panels = [
-            Panel(m.matrix(choice.head), m.queries, m.keys, scale, name, named_rows=number == 0)
-            for number, (name, m) in enumerate(maps)
-        ]
-        texts = Texts("The alignment as it forms", _caption(last, choice), "", Medium())
-        return _draw_panels(panels, texts)
+    maps = [(name, look.site(choice.map.site)) for name, look in moments]
+    scale = scale_for(np.concatenate([m.matrix(choice.head).ravel() for _, m in maps]))
+    panels = [
+        Panel(m.matrix(choice.head), m.queries, m.keys, scale, name, named_rows=number == 0)
+        for number, (name, m) in enumerate(maps)
+    ]
+    texts = Texts("The alignment as it forms", _caption(last, choice), "", Medium())
+    return _draw_panels(panels, texts)
 
 
 def _draw_matrix(look: Look, choice: LookSelection, medium: Medium) -> Figure:
-    values = choice.map.matrix(choice.head, look.knocked_out_in(choice.map))
+    values = look.matrix(choice.map, choice.head)
     panel = Panel(values, choice.map.queries, choice.map.keys, scale_for(values))
-    details = [*_orientation(look, choice.map), *facts_of(look, choice)]
-    return _draw_panels(
-        [panel], Texts(look.title, _caption(look, choice), " ".join(details), medium)
-    )
+    details = " ".join([*_orientation(look, choice.map), *facts_of(look, choice)])
+    return _draw_panels([panel], Texts(look.title, _caption(look, choice), details, medium))
 
 
 def _draw_positions(look: Look, choice: LookSelection, medium: Medium) -> Figure:
@@ -204,10 +187,8 @@ def _draw_grid(look: Look, choice: LookSelection, medium: Medium) -> Figure:
     """One thumbnail per head: one row per layer, one column per head."""
     columns = max(len(_drawn_heads(m, choice)) for m in choice.maps)
     rows = len(choice.maps)
-    scale = scale_for(
-        np.concatenate([m.matrix(h, look.knocked_out_in(m)).ravel() for m in choice.maps
-                        for h in range(m.heads)])
-    )  # fmt: skip
+    weights = [look.matrix(m, head).ravel() for m in choice.maps for head in range(m.heads)]
+    scale = scale_for(np.concatenate(weights))
     facts = [
         f"Each square is one head: {len(choice.map.queries)} rows, top to bottom, "
         f"by {len(choice.map.keys)} columns.",
@@ -230,7 +211,7 @@ def _draw_grid(look: Look, choice: LookSelection, medium: Medium) -> Figure:
             if text_width(name, size) > width:
                 name = f"L{attention_map.layer + 1} H{head + 1}{' out' if is_out else ''}"
             axes = frame.sheet.axes(left, top, width, max(height - LEADING * size, 8))
-            paint(axes, attention_map.matrix(head, look.knocked_out_in(attention_map)), scale)
+            paint(axes, look.matrix(attention_map, head), scale)
             axes.text(
                 0, 1.0, name, transform=axes.transAxes, va="bottom", fontsize=points(size),
                 color=ACCENT if is_out else MUTED,
@@ -241,15 +222,12 @@ def _draw_grid(look: Look, choice: LookSelection, medium: Medium) -> Figure:
 def _draw_word(look: Look, choice: LookSelection, medium: Medium) -> Figure:
     """Queries on the left, keys on the right: line width shows the weight of the chosen query."""
     row, queries, keys = choice.row or 0, choice.map.queries, choice.map.keys
-    weights = np.nan_to_num(
-        choice.map.matrix(choice.head, look.knocked_out_in(choice.map))[row]
-    )  # (key)
+    weights = np.nan_to_num(look.matrix(choice.map, choice.head)[row])  # (key)
     scale = scale_for(weights)
     rows, columns = look.orientation(choice.map)
     facts = [f"Left: {rows}.", f"Right: {columns}.", "Thicker lines: larger weights."]
-    caption = (
-        f"Weights of “{visible(queries[row])}”, {choice.name}: thicker lines for larger weights"
-    )
+    query = visible(queries[row])
+    caption = f"Weights of “{query}”, {choice.name}: thicker lines for larger weights"
     details = " ".join([*facts, *facts_of(look, choice)])
     texts = Texts(look.title, caption + _knocked_out_clause(look, choice) + ".", details, medium)
     frame = framed_sheet(texts, [])
@@ -356,6 +334,7 @@ def _draw_panels(panels: Sequence[Panel], texts: Texts) -> Figure:
     above = heading + layout.longest * math.sin(lean) + size * math.cos(lean) + 4
     row = min((frame.height - above) / rows, 96)
 
+    steps = math.ceil(round(COLUMN / column, 6)), math.ceil(round(ROW / row, 6))
     total = fixed + len(panels) * (columns * column + layout.right_gap)
     top = frame.top + (frame.height - above - rows * row) / 2 + above
     left = EDGE + max(0.0, WIDTH - total) / 2
@@ -363,7 +342,7 @@ def _draw_panels(panels: Sequence[Panel], texts: Texts) -> Figure:
         left += margin
         axes = frame.sheet.axes(left, top, len(panel.columns) * column, len(panel.rows) * row)
         paint(axes, panel.values, panel.scale, cell=(column, row))
-        label(axes, names if panel.named_rows else [], tops, (column, row), (layout.angle, size))
+        label(axes, names if panel.named_rows else [], tops, steps, (layout.angle, size))
         if panel.heading:
             # the heading is on a line of its own above the column labels
             name = shorten(visible(panel.heading), 0.9 * columns * column, TEXT)

@@ -23,11 +23,10 @@ HEAD = LEADING * TEXT + 4
 
 def save_report(report: HidingReport, path: str | os.PathLike[str]) -> Path:
     """Draw a test over many images to a file, .png, .svg or .pdf."""
-    with style():
-        figure = draw_report(report)
-    return write_file(path, render(figure, Path(path).suffix.lower()))
+    return write_file(path, render(draw_report(report), Path(path).suffix.lower()))
 
 
+@style()
 def draw_report(report: HidingReport) -> Figure:
     """Draw by how much the probability of the class falls, with 95% intervals."""
     first = report.tests[0]
@@ -62,11 +61,10 @@ def draw_report(report: HidingReport) -> Figure:
 
 def save_heads(heads: Sequence[ImageHeadSummary], over: str, path: str | os.PathLike[str]) -> Path:
     """Draw the heads of a model of images to a file, .png, .svg or .pdf."""
-    with style():
-        figure = draw_heads(heads, over)
-    return write_file(path, render(figure, Path(path).suffix.lower()))
+    return write_file(path, render(draw_heads(heads, over), Path(path).suffix.lower()))
 
 
+@style()
 def draw_heads(heads: Sequence[ImageHeadSummary], over: str) -> Figure:
     """Draw how far each head looks, by layer, and what removing it costs, by that distance.
 
@@ -80,12 +78,9 @@ def draw_heads(heads: Sequence[ImageHeadSummary], over: str) -> Figure:
     distance = np.array([head.distance for head in heads])
     effect = np.array([head.effect for head in heads])
     costliest = heads[int(effect.argmax())]
-    correlation = (
-        float(np.corrcoef(distance, effect)[0, 1]) if len(set(distance)) > 1 else float("nan")
-    )
-    clause = (
-        "" if np.isnan(correlation) else f"; correlation of distance and cost {correlation:+.2f}"
-    )
+    correlation = np.corrcoef(distance, effect)[0, 1] if len(set(distance)) > 1 else np.nan
+    clause = f"; correlation of distance and cost {correlation:+.2f}"
+    clause = "" if np.isnan(correlation) else clause
     caption = (
         f"Each point is a head, over {over}. Removing {costliest.head} costs most, "
         f"{costliest.effect:.2f} nats{clause.replace('-', '−')}."

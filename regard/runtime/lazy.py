@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
@@ -24,6 +26,20 @@ def modules_by_name(modules: Mapping[str, str]) -> dict[str, str]:
         {'Tap': 'regard.layers', 'Edit': 'regard.layers'}
     """
     return {name: module for module, names in modules.items() for name in names.split()}
+
+
+def names_in_stub(file: str) -> dict[str, str]:
+    """For each public name of a package the module that defines it, as the stub file has it.
+
+    The stub, `__init__.pyi`, is what type checkers and editors read. It has a line
+    `from MODULE import NAME as NAME` for each name, so that the names are written once.
+
+    Args:
+        file: The `__file__` of the package.
+    """
+    stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
+    lines = re.findall(r"^from (\S+) import (\w+) as \2$", stub, re.MULTILINE)
+    return {name: module for module, name in lines}
 
 
 def lazy_getattr(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:

@@ -85,12 +85,9 @@ class Answer(LabelledTask[Question]):
         rows = []
         for example in examples:
             if not example.answers and not self.options.unanswerable:
-                raise InputError(
-                    f"the question {example.question[:40]!r}",
-                    got="no answer",
-                    expected="one",
-                    fix="data.unanswerable=true allows questions without an answer",
-                )
+                what = f"the question {example.question[:40]!r}"
+                fix = "data.unanswerable=true allows questions without an answer"
+                raise InputError(what, got="no answer", expected="one", fix=fix)
             question = self.tokenizer.encode(example.question)
             rows += [part.row for part in self._split_context(question, example, longest)[0]]
         return rows
@@ -136,11 +133,8 @@ class Answer(LabelledTask[Question]):
             targets = [NO_ANSWER_TOKEN, NO_ANSWER_TOKEN]
             if answer is not None and window.start <= answer[0] and answer[1] < window.stop:
                 targets = [before + token - window.start for token in answer]
-            row = LabelledRow(
-                tokenizer.template(question, inside),
-                tokenizer.token_types(question, inside),
-                targets,
-            )
+            types = tokenizer.token_types(question, inside)
+            row = LabelledRow(tokenizer.template(question, inside), types, targets)
             parts.append(_ContextWindow(row, window, before))
         return parts, spans
 
@@ -163,21 +157,6 @@ class Answer(LabelledTask[Question]):
         mean_log_probs = choices.log_softmax(1).masked_fill(~is_token, 0.0).sum(1) / is_token.sum(1)
         return (1 - smoothing) * loss - smoothing * mean_log_probs.sum()
 
-    def _row_logits(
-        self, model: Encoder, rows: Sequence[LabelledRow], on_progress: OnShare | None = None
-    ) -> list[Tensor]:
-        """The logits of each row: (tokens, 2), as the first and as the last token."""
-        model.require_head("spans")
-        out: list[Tensor] = [torch.empty(0)] * len(rows)
-        with evaluating(model):
-            for batch in evaluation(rows, self.options.batch_tokens, on_progress):
-                logits = model.answer(batch.source.to(model.device)).float().cpu()
-                for index, row in zip(
-                    batch.index, torch.split(logits, list(batch.source.lengths)), strict=True
-                ):
-                    out[index] = row
-        return out
-
     def _read_windows(
         self,
         model: Encoder,
@@ -185,15 +164,25 @@ class Answer(LabelledTask[Question]):
         examples: Sequence[Question],
         on_progress: OnShare | None = None,
     ) -> list[tuple[list[_ContextWindow], list[Span], list[Tensor]]]:
-        """For each question its windows, the characters of its tokens, and the windows' logits."""
+        """For each question its windows, the characters of its tokens, and the windows' logits.
+
+        The logits of a window are (tokens, 2): of each token as the first and as the last one.
+        """
         longest = model.config.max_length
         contexts = [
             self._split_context(question, example, longest)
             for question, example in zip(questions, examples, strict=True)
         ]
         rows = [part.row for parts, _ in contexts for part in parts]
-        logits = iter(self._row_logits(model, rows, on_progress))
-        return [(parts, spans, [next(logits) for _ in parts]) for parts, spans in contexts]
+        model.require_head("spans")
+        logits: dict[int, Tensor] = {}
+        with evaluating(model):
+            for batch in evaluation(rows, self.options.batch_tokens, on_progress):
+                batch_logits = model.answer(batch.source.to(model.device)).float().cpu()
+                windows = torch.split(batch_logits, list(batch.source.lengths))
+                logits |= dict(zip(batch.index, windows, strict=True))
+        in_order = (logits[index] for index in range(len(rows)))
+        return [(parts, spans, [next(in_order) for _ in parts]) for parts, spans in contexts]
 
     def answer(
         self,
@@ -245,9 +234,7 @@ class Answer(LabelledTask[Question]):
             texts.append(best.text)
         accepted = [[answer.text for answer in example.answers] for example in examples]
         scores = answer_scores(texts, accepted)
-        return Measures(
-            {"loss": total / max(1, 2 * len(windows)), **scores.overall}, scores.by_label
-        )
+        return scores.with_loss(total / max(1, 2 * len(windows)))
 
 
 def _answer_tokens(answer: Excerpt, spans: Sequence[Span]) -> Span | None:

@@ -17,7 +17,6 @@ from regard.data.text.annotations import LabelledText
 from regard.data.text.windows import LabelledRow, OnShare, evaluation
 from regard.inputs.arrays import Ragged
 from regard.inputs.reader import Encoded
-from regard.inputs.text.reader import Text
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.tasks.base_task import loss_unit
@@ -52,7 +51,8 @@ class Classify(LabelledTask[LabelledText]):
 
     def _read_examples(self, examples: Sequence[LabelledText], longest: int) -> list[Encoded]:
         """Encodes the texts of examples, each truncated to the length of a row."""
-        return self.tokenizer.read(_texts(examples), self.max_row_tokens(longest))
+        pairs = [(example.text, example.pair) for example in examples]
+        return self.tokenizer.read(pairs, self.max_row_tokens(longest))
 
     def targets(self, batch: Batch[Ragged]) -> int:
         """The number of texts in a batch: each has one class."""
@@ -63,10 +63,7 @@ class Classify(LabelledTask[LabelledText]):
         return class_loss(model, batch, self.options.smoothing)
 
     def measure(
-        self,
-        model: Encoder,
-        examples: Sequence[LabelledText],
-        on_progress: OnShare | None = None,
+        self, model: Encoder, examples: Sequence[LabelledText], on_progress: OnShare | None = None
     ) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
         model.require_head("classes")
@@ -81,13 +78,4 @@ class Classify(LabelledTask[LabelledText]):
                 for index, best in zip(batch.index, logits.argmax(1).tolist(), strict=True):
                     predicted[index] = classes[best]
         scores = class_scores([example.label for example in examples], predicted, classes)
-        overall = {"loss": total / max(1, len(rows)), **scores.overall}
-        return Measures(overall, scores.by_label, scores.confusion)
-
-
-def _texts(examples: Sequence[LabelledText]) -> list[Text]:
-    """The text of each example, or its pair of texts."""
-    return [
-        example.text if example.pair is None else (example.text, example.pair)
-        for example in examples
-    ]
+        return scores.with_loss(total / max(1, len(rows)))

@@ -177,6 +177,7 @@ class ClassifyImages(LabelledTask[Any]):
     def batches(self, start: Cursor) -> Iterator[tuple[Batch[Dense], Cursor]]:
         """Yields training batches without end; their order depends only on seed and epoch."""
         options, train = self.options, self.train
+        seed, classes = options.seed, len(options.classes)
         if not train:
             raise InputError("training", got="no images", expected="some to learn from")
         labels = torch.tensor(label_indices(options.classes, train.labels))
@@ -184,33 +185,22 @@ class ClassifyImages(LabelledTask[Any]):
         def augment_digits(pixels: Any, index: Sequence[int], epoch: int) -> Any:
             """Digits (images, ...) distorted at random, in each epoch differently."""
             digits = torch.from_numpy(pixels)
-            return augment(digits, index, options.seed, epoch, options.augment).numpy()
+            return augment(digits, index, seed, epoch, options.augment).numpy()
 
         def make(index: list[int], epoch: int) -> Batch[Dense]:
             """The batch of the images of some indices, augmented for an epoch."""
-            first_change = augment_digits if options.augment else None
-            changed = change_batch(
-                train.values,
-                index,
-                options.data,
-                options.seed,
-                epoch,
-                self.reader.mean,
-                first_change,
-            )
+            change = augment_digits if options.augment else None
+            mean = self.reader.mean
+            changed = change_batch(train.values, index, options.data, seed, epoch, mean, change)
             source = Dense(self.reader.normalised(torch.from_numpy(changed.pixels)))
+            targets = Ragged(labels[index], (1,) * len(index))
             shares = None
             if changed.partners is not None:
                 shares = _mixture(labels[index], labels[changed.partners], changed.shares, classes)
-            return Batch(
-                source, Ragged(labels[index], (1,) * len(index)), tuple(index), shares=shares
-            )
+            return Batch(source, targets, tuple(index), shares=shares)
 
-        classes = len(options.classes)
         lengths = [options.tokens] * len(train)
-        plan = partial(
-            training_batches, lengths, options.batch_tokens, options.seed, least=options.least
-        )
+        plan = partial(training_batches, lengths, options.batch_tokens, seed, least=options.least)
         batches = epochs(plan, make, start)
         return prefetch(batches) if options.data.workers else batches
 
@@ -241,9 +231,8 @@ class ClassifyImages(LabelledTask[Any]):
         classes = model.config.classes
         labels = torch.tensor(label_indices(classes, examples.labels))
         with evaluating(model):
-            parts = [
-                batch.source.to(model.device) for batch in self.labelled_batches(model, examples)
-            ]
+            batches = self.labelled_batches(model, examples)
+            parts = [batch.source.to(model.device) for batch in batches]
             shares, lock = accumulate([1 / len(parts)] * len(parts)), Lock()
 
             def classify(part: Dense) -> Tensor:
@@ -257,7 +246,7 @@ class ClassifyImages(LabelledTask[Any]):
         loss = float(F.cross_entropy(logits, labels))
         predicted = [classes[best] for best in logits.argmax(1).tolist()]
         scores = class_scores(examples.labels, predicted, classes)
-        return Measures({"loss": loss, **scores.overall}, scores.by_label, scores.confusion)
+        return scores.with_loss(loss)
 
     def labelled_batches(
         self, model: ImageEncoder, examples: LabelledImages
@@ -333,17 +322,17 @@ def _reader_for(data: Any, model: Any) -> ImageReader:
         InputError: The digits have another size than the model's.
     """
     (height, width), channels = model.image, model.channels
-    if data.kind != "digits":
-        half, scaling = (0.5,) * channels, getattr(data, "scaling", "whole")
-        if scaling == "object" and channels != 1:
-            raise InputError("data.scaling: object", got="model.channels: 3", expected="1")
-        return ImageReader(
-            height=height, width=width, channels=channels, mean=half, std=half, scaling=scaling
-        )
-    if (height, width, channels) != (SIDE, SIDE, 1):
-        got = f"{height} x {width}, {channels} channels"
-        raise InputError("model.image", got=got, expected=f"{SIDE} x {SIDE}, 1 channel")
-    return ImageReader(height=SIDE, width=SIDE, channels=1, mean=(0.5,), std=(0.5,), scaling="ink")
+    half, scaling = (0.5,) * channels, getattr(data, "scaling", "whole")
+    if data.kind == "digits":
+        scaling = "ink"
+        if (height, width, channels) != (SIDE, SIDE, 1):
+            got = f"{height} x {width}, {channels} channels"
+            raise InputError("model.image", got=got, expected=f"{SIDE} x {SIDE}, 1 channel")
+    elif scaling == "object" and channels != 1:
+        raise InputError("data.scaling: object", got="model.channels: 3", expected="1")
+    return ImageReader(
+        height=height, width=width, channels=channels, mean=half, std=half, scaling=scaling
+    )
 
 
 def _check_batches(model: Any, batch_tokens: int, images: int) -> None:
@@ -357,12 +346,10 @@ def _check_batches(model: Any, batch_tokens: int, images: int) -> None:
         return
     why = f"its batch norm cannot learn from one image of {height} x {width}"
     if batch_tokens < least * model.tokens:
-        raise InputError(
-            "train.batch_tokens",
-            got=f"{batch_tokens}, which is one image for family {model.family}",
-            expected=f"at least {least * model.tokens}: {least} images",
-            fix=f"{why}; raise train.batch_tokens, or take a larger model.image",
-        )
+        got = f"{batch_tokens}, which is one image for family {model.family}"
+        expected = f"at least {least * model.tokens}: {least} images"
+        fix = f"{why}; raise train.batch_tokens, or take a larger model.image"
+        raise InputError("train.batch_tokens", got=got, expected=expected, fix=fix)
     if images < least:
         raise InputError("training images", got=images, expected=f"at least {least}", fix=why)
 

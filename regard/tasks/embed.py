@@ -9,7 +9,6 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.inputs.arrays import Ragged
-from regard.inputs.text import Processor, Vocabulary
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
 from regard.tasks import plain_text
@@ -17,8 +16,14 @@ from regard.tasks.base_task import Prepared, Settings
 from regard.tasks.classify_images import ClassifyImages
 from regard.tasks.encoder_task import EncoderTask, vectors_of
 from regard.tasks.head_batches import HeadBatch, in_batches, of_texts
-from regard.tasks.measures.report import Selection
 from regard.tasks.specs import TASKS
+
+
+def _refuse_training(task_class: Any, settings: Settings, processor: Any = None) -> Prepared:
+    """Raises an error that lists the other tasks, because this one cannot be trained."""
+    del task_class, processor
+    other_tasks = ", ".join(name for name in TASKS if name != settings.task)
+    raise InputError(f"task: {settings.task}", got="a recipe to train", expected=other_tasks)
 
 
 class Embed(EncoderTask):
@@ -26,17 +31,8 @@ class Embed(EncoderTask):
 
     effect = "how far the vector of a text moves without the head: 1 - cosine"
 
-    @classmethod
-    def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
-        """Raises an error, because this task cannot be trained."""
-        del vocabulary
-        raise _training_error(settings)
-
-    def head_examples(
-        self, settings: Settings, selection: Selection, count: int
-    ) -> list[list[int]]:
-        """Up to `count` pieces of text as ids, spread evenly over files."""
-        return plain_text.pieces(self, settings, selection, count)
+    prepare = classmethod(_refuse_training)
+    head_examples = plain_text.pieces
 
     def head_batches(self, model: Encoder, items: Any) -> list[HeadBatch]:
         """Batches of texts, given as such or as ids, on which heads are measured.
@@ -55,17 +51,7 @@ class Embed(EncoderTask):
 class EmbedImages(ClassifyImages):
     """The task of a model of images without an output head: a vector for each image."""
 
-    @classmethod
-    def prepare(cls, settings: Settings, processor: Processor | None = None) -> Prepared:
-        """Raises an error, because this task cannot be trained."""
-        del processor
-        raise _training_error(settings)
-
-
-def _training_error(settings: Settings) -> InputError:
-    """The error for a recipe that trains this task; it lists the other tasks."""
-    other_tasks = ", ".join(name for name in TASKS if name != settings.task)
-    return InputError(f"task: {settings.task}", got="a recipe to train", expected=other_tasks)
+    prepare = classmethod(_refuse_training)
 
 
 def _shift(texts: Ragged, full_vectors: Tensor, model: Encoder) -> Tensor:

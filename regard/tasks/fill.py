@@ -30,23 +30,24 @@ from regard.data.text.corruption import (
     SentencePairs,
     Symbols,
 )
-from regard.data.text.packing import Packed
+from regard.data.text.packing import BatchedCorpus, Packed
 from regard.errors import InputError
 from regard.inputs.arrays import Ragged
 from regard.inputs.reader import Encoded
 from regard.inputs.text import Tokenizer
 from regard.models.encoder import Encoder
 from regard.models.mode import evaluating
-from regard.tasks import plain_text
 from regard.tasks.base_task import Settings, loss_unit
 from regard.tasks.encoder_task import ENCODER_SYMBOLS, EncoderTask
 from regard.tasks.head_batches import HeadBatch, in_batches, of_texts
 from regard.tasks.measures.report import Scoring
+from regard.tasks.plain_text import MakeRows, PlainTextMethods, id_rows
 
 SENTENCE_ENDS = (b".", b"!", b"?", b"\n")
 """The bytes that end a sentence."""
 MASKS = ("[MASK]", "<mask>", "___")
 """The ways to write a mask in a text, independent of the model's own mask symbol."""
+NO_MASK_TOKEN = "a vocabulary without a mask token"
 
 
 @dataclass(frozen=True)
@@ -65,18 +66,10 @@ def symbols_of(tokenizer: Tokenizer) -> Symbols:
     """
     mask = tokenizer.specials.mask
     if mask is None:
-        raise InputError(
-            "task: fill", got="a vocabulary without a mask token", expected="one with it"
-        )
+        raise InputError("task: fill", got=NO_MASK_TOKEN, expected="one with it")
     # Special tokens are those that add nothing to the text.
     special = {token for token in range(tokenizer.vocab) if not tokenizer.bytes_of(token)}
-    return Symbols(
-        vocab=tokenizer.vocab,
-        mask=mask,
-        begin=tokenizer.begin,
-        end=tokenizer.end,
-        special=frozenset(special),
-    )
+    return Symbols(tokenizer.vocab, mask, tokenizer.begin, tokenizer.end, frozenset(special))
 
 
 def max_text_tokens(length: int, *, pairs: bool) -> int:
@@ -114,37 +107,26 @@ def corruption(
     return SentencePairs(masking, second_texts, frozenset(sentence_ends))
 
 
-class Fill(EncoderTask):
+class Fill(PlainTextMethods, EncoderTask):
     """Masked language modelling: training, evaluation and prediction.
 
     The masks of the training text change in each epoch; those of the validation text are fixed.
     """
 
-    noun, scored = "texts from token", "passages"
-    prepare = classmethod(plain_text.prepare)
-    batches = plain_text.training_batches
-    examples = plain_text.examples
-    head_examples = plain_text.pieces
-    count = plain_text.count_passages
-    limited = plain_text.limited
-    keys = plain_text.keys
-    report = plain_text.report
     file_batch_tokens = None  # as in training, which decides the masks
     around = ENCODER_SYMBOLS
     example_command = 'fill {} "The [MASK] is open."'
     effect = loss_unit("masked token")
 
     def rows(
-        self, settings: Settings, corpus: Corpus, make: plain_text.MakeRows, train: Corpus
+        self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
     ) -> CorruptedCorpus:
         """Cuts a corpus into masked rows; for next-sentence prediction, into pairs of texts."""
         pairs = getattr(settings.model, "next_sentence", False)
         if pairs and make.func is not Packed:
-            raise InputError(
-                "model.next_sentence: true",
-                got="data.rows: stream",
-                expected="data.rows: packed, because a pair is cut from one document",
-            )
+            what, got = "model.next_sentence: true", "data.rows: stream"
+            expected = "data.rows: packed, because a pair is cut from one document"
+            raise InputError(what, got=got, expected=expected)
         rate = getattr(settings.data, "masked", RATE) if corpus is train else RATE
         return CorruptedCorpus(
             make(corpus, length=max_text_tokens(settings.model.max_length, pairs=pairs)),
@@ -165,9 +147,8 @@ class Fill(EncoderTask):
         """
         hidden = model.hidden(batch.source)  # (tokens, dim)
         masked: Any = model.require_head("masked")
-        total: Tensor = masked.loss(
-            hidden[batch.target_positions], batch.known_targets, self.smoothing
-        )
+        masked_hidden = hidden[batch.target_positions]
+        total: Tensor = masked.loss(masked_hidden, batch.known_targets, self.smoothing)
         if batch.labels is None:
             return total
         pooled = model.pooled(batch.source, hidden)
@@ -178,7 +159,7 @@ class Fill(EncoderTask):
     def evaluate(
         self,
         model: Encoder,
-        rows: CorruptedCorpus | None = None,
+        rows: BatchedCorpus | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """Mean loss, perplexity and accuracy of masked tokens; for pairs also of next sentences.
@@ -190,7 +171,7 @@ class Fill(EncoderTask):
         """
         sums: dict[str, float] = {}
         with evaluating(model):
-            for rows_of_batch in plain_text.rows_to_score(self, rows).evaluation():
+            for rows_of_batch in self.rows_to_score(rows).evaluation():
                 batch = rows_of_batch.to(model.device)
                 for name, value in _sum_measures(model, batch).items():
                     sums[name] = sums.get(name, 0.0) + value
@@ -215,8 +196,7 @@ class Fill(EncoderTask):
         """Batches of masked texts, given as such or as ids, on which heads are measured."""
         masking = Masking(symbols_of(self.tokenizer))
         head_batches = []
-        id_rows = plain_text.id_rows(self, model, items, self.max_text_tokens(model))
-        for texts in in_batches(id_rows):
+        for texts in in_batches(id_rows(self, model, items, self.max_text_tokens(model))):
             rows = [np.array(self.tokenizer.template(ids)) for ids in texts]
             batch = masking.hide(rows, tuple(range(len(texts))), 0).to(model.device)
             loss = partial(_masked_loss, batch)
@@ -231,9 +211,7 @@ class Fill(EncoderTask):
         """
         mask = self.tokenizer.specials.mask
         if mask is None:
-            raise InputError(
-                "fill", got="a vocabulary without a mask token", expected="one with it"
-            )
+            raise InputError("fill", got=NO_MASK_TOKEN, expected="one with it")
         [symbol] = self.tokenizer.tokens([mask])
         texts = list(items)
         for spelling in MASKS:
@@ -268,10 +246,7 @@ class Fill(EncoderTask):
 
         values, tokens = probabilities.topk(min(count, probabilities.shape[1]))
         return [
-            [
-                Filling(word(token), probability)
-                for token, probability in zip(row, probabilities_of_row, strict=True)
-            ]
+            list(map(Filling, map(word, row), probabilities_of_row))
             for row, probabilities_of_row in zip(tokens.tolist(), values.tolist(), strict=True)
         ]
 

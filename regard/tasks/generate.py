@@ -30,11 +30,11 @@ from regard.inputs.text import TaskSymbols, Tokenizer
 from regard.layers import KVCache, Tap
 from regard.models.decoder import Decoder
 from regard.models.mode import evaluating
-from regard.tasks import plain_text
 from regard.tasks.base_task import Settings
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import WordAccuracy
 from regard.tasks.measures.report import Scoring, count_progress
+from regard.tasks.plain_text import MakeRows, PlainTextMethods, id_rows
 from regard.tasks.trace import Trace, trace_single_stack
 from regard.tasks.writing_task import WritingTask
 
@@ -70,19 +70,9 @@ class Suggestion:
     probability: float
 
 
-class Generate(WritingTask):
+class Generate(PlainTextMethods, WritingTask):
     """Language modelling: training, evaluation and prediction."""
 
-    noun, scored = "texts from token", "passages"
-    prepare = classmethod(plain_text.prepare)
-    batches = plain_text.training_batches
-    examples = plain_text.examples
-    head_examples = plain_text.pieces
-    count = plain_text.count_passages
-    limited = plain_text.limited
-    keys = plain_text.keys
-    report = plain_text.report
-    file_batch_tokens = 4096
     around = TaskSymbols("<s> $A", "<s> $A $B")
     example_command = 'generate {} "The"'
     scoring = frozenset({"suggest"})
@@ -95,22 +85,11 @@ class Generate(WritingTask):
         return has_begin_token(self.tokenizer)
 
     def rows(
-        self, settings: Settings, corpus: Corpus, make: plain_text.MakeRows, train: Corpus
+        self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
     ) -> BatchedCorpus:
         """Cuts the corpus into rows of the model's maximal length."""
         del train
         return make(corpus, length=settings.model.max_length)
-
-    def evaluate(
-        self,
-        model: Any,
-        rows: BatchedCorpus | None = None,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> dict[str, float]:
-        """Mean negative log-likelihood per target token, and perplexity."""
-        return self.likelihood(
-            model, plain_text.rows_to_score(self, rows).evaluation(), on_progress
-        )
 
     def details(
         self, model: Decoder, rows: BatchedCorpus, scores: Mapping[str, float], scoring: Scoring
@@ -121,16 +100,14 @@ class Generate(WritingTask):
             return {}
         corpus = rows.corpus
         on_progress = count_progress(scoring.on_progress, SUGGESTED_WORDS, "next words")
-        step = max(1, len(corpus) // MIN_DOCUMENTS)
-        texts = [
-            self.tokenizer.decode(corpus.document(i).tolist()) for i in range(0, len(corpus), step)
-        ]
+        numbers = range(0, len(corpus), max(1, len(corpus) // MIN_DOCUMENTS))
+        texts = [self.tokenizer.decode(corpus.document(number).tolist()) for number in numbers]
         accuracy = word_accuracy(self, model, texts, words=SUGGESTED_WORDS, on_progress=on_progress)
         return {"words": accuracy}
 
     def head_batches(self, model: Decoder, items: Any) -> list[HeadBatch]:
         """Batches of texts, given as such or as ids, on which heads are measured."""
-        rows = plain_text.id_rows(self, model, items, model.config.max_length + 1, self.prompt)
+        rows = id_rows(self, model, items, model.config.max_length + 1, self.prompt)
         batches = map(batch_of_ids, in_batches(rows))
         return [of_tokens(model, batch.to(model.device)) for batch in batches]
 
@@ -208,12 +185,9 @@ class Generate(WritingTask):
             return None
         if ngrams is None or ngrams.size != size:
             allowed_sizes = "0" if ngrams is None else f"0 or {ngrams.size}"
-            raise InputError(
-                "no_copy",
-                got=size,
-                expected=f"{allowed_sizes}, as this model was trained",
-                fix=f"train it with decode.no_copy={size}: then it keeps the text's {size}-grams",
-            )
+            expected = f"{allowed_sizes}, as this model was trained"
+            fix = f"train it with decode.no_copy={size}: then it keeps the text's {size}-grams"
+            raise InputError("no_copy", got=size, expected=expected, fix=fix)
 
         def completes_copy(ids: Sequence[int], token: int) -> bool:
             last = [*ids[-TOKENS_OF_A_WORD * size :]]
@@ -243,16 +217,14 @@ class Generate(WritingTask):
             samples: The number of continuations per prompt. The i-th, from 0, uses the seed
                 `config.seed + i`.
         """
-        prompts = [
-            self.cut_prompt(text.values, model.config.max_length, config) for text in encoded
-        ]
+        longest = model.config.max_length
+        prompts = [self.cut_prompt(text.values, longest, config) for text in encoded]
         continuations: list[list[str]] = [[] for _ in encoded]
         for sample in range(samples):
             sample_config = config.model_copy(update={"seed": config.seed + sample})
-            for texts, outputs in zip(
-                continuations, self.outputs(model, prompts, sample_config), strict=True
-            ):
-                texts.append(outputs[0].text)
+            outputs = self.outputs(model, prompts, sample_config)
+            for texts, n_best in zip(continuations, outputs, strict=True):
+                texts.append(n_best[0].text)
         return continuations
 
     def stream(
@@ -442,9 +414,8 @@ def word_accuracy(
         if match.start() > 0 and text[match.start() - 1] == " "
     ]
     if not words_after_others:
-        raise InputError(
-            "the text", got="no word that follows another", expected="two or more words"
-        )
+        got = "no word that follows another"
+        raise InputError("the text", got=got, expected="two or more words")
     step = max(1, len(words_after_others) // words)
     selected_words = words_after_others[step // 2 :: step][:words]
     ranks = []

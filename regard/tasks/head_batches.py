@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.data.batch import Batch
 from regard.inputs.arrays import Input, Ragged
-from regard.layers import Tap
+from regard.layers import Layout, Tap
 
 T = TypeVar("T")
 TEXTS_AT_ONCE = 16
@@ -72,13 +72,14 @@ def of_texts(model: Any, texts: Input, loss: Callable[[Any], Tensor], targets: i
     read = partial(model.hidden, texts)
     if layout.grid is None:
         return HeadBatch(read, loss, targets, lambda _: pair)
-
-    def spread(layer: str, weights: Tensor) -> Tensor:
-        windows = model.encoder.windows(layout, int(layer.split(".")[1]))
-        return weights if windows is None else windows.spread(weights)
-
-    patch = model.config.patch
+    patch, spread = model.config.patch, partial(over_all_tokens, model, layout)
     return HeadBatch(read, loss, targets, lambda _: pair, layout.grid, layout.prefix, patch, spread)
+
+
+def over_all_tokens(model: Any, layout: Layout, layer: str, weights: Tensor) -> Tensor:
+    """Recorded weights with a column for each token of an image, also if a layer has windows."""
+    windows = model.encoder.windows(layout, int(layer.split(".")[1]))
+    return weights if windows is None else windows.spread(weights)
 
 
 def batch_of_ids(texts: Sequence[Sequence[int]]) -> Batch[Ragged]:

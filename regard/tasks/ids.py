@@ -175,14 +175,10 @@ def generate_ids(
         fix = "give one: begin=0, or add a tokenizer"
         raise InputError("generate", got="no id to begin with", fix=fix)
     with evaluating(model):
+        source, prompts = (Ragged.of(rows), None) if has_target else (None, rows)
+        lengths, limit = max_lengths(map(len, rows)), model.config.bound
         n_best = decode(
-            model,
-            Ragged.of(rows) if has_target else None,
-            symbols,
-            config,
-            prompts=None if has_target else rows,
-            max_lengths=max_lengths(map(len, rows)),
-            limit=model.config.bound,
+            model, source, symbols, config, prompts=prompts, max_lengths=lengths, limit=limit
         )
     return [list(best.ids) for best, *_ in n_best]
 

@@ -23,11 +23,7 @@ from regard.data.config import ALL_FOUND, Columns
 from regard.data.seen import Seen, keys_of_texts
 from regard.data.text.examples import sample
 from regard.data.text.id_rows import encode, id_type
-from regard.data.text.labelled import (
-    labels_in,
-    load_labelled,
-    read_labelled,
-)
+from regard.data.text.labelled import labels_in, load_labelled, read_labelled
 from regard.data.text.windows import LabelledRow, LabelledRows, OnShare, evaluation, training
 from regard.errors import InputError
 from regard.inputs.reader import Encoded
@@ -114,11 +110,7 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
         def columns(block: list[Example]) -> tuple[list[list[int]], ...]:
             """The ids, token types and targets of the rows of some examples."""
             rows = self.rows(block, labels, longest)
-            return (
-                [row.ids for row in rows],
-                [row.types for row in rows],
-                [row.targets for row in rows],
-            )
+            return tuple([getattr(row, column) for row in rows] for column in dtypes)
 
         def depends_on() -> dict[str, Any]:
             """All that the rows depend on besides the examples: the key of their cache."""
@@ -373,7 +365,6 @@ def label_indices(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
     for label in wanted:
         if label not in indices:
             label_names = ", ".join(labels[:10]) + (", …" if len(labels) > 10 else "")
-            raise InputError(
-                "the data has a label that the model does not have", got=label, expected=label_names
-            )
+            what = "the data has a label that the model does not have"
+            raise InputError(what, got=label, expected=label_names)
     return [indices[label] for label in wanted]

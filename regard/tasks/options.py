@@ -12,13 +12,14 @@ from pydantic import Field
 
 from regard.config import Config
 
+ALLOW_UNKNOWN = Field(default=False, description="Allow words that are not in the vocabulary.")
+
 
 class VerbOptions(Config):
     """The options that every verb takes."""
 
     knock_out: tuple[str, ...] = Field(
-        default=(),
-        description="A head to remove, such as decoder.1.cross.3; repeatable.",
+        default=(), description="A head to remove, such as decoder.1.cross.3; repeatable."
     )
 
     def for_task(self) -> dict[str, Any]:
@@ -30,9 +31,7 @@ class TranslateOptions(VerbOptions):
     """The options of `translate`."""
 
     prefix: str | tuple[str, ...] = Field(default="", description="How translations must begin.")
-    allow_unknown: bool = Field(
-        default=False, description="Allow words that are not in the vocabulary."
-    )
+    allow_unknown: bool = ALLOW_UNKNOWN
 
 
 class GenerateOptions(VerbOptions):
@@ -42,9 +41,7 @@ class GenerateOptions(VerbOptions):
         default=False, description="Take the most probable token instead of sampling."
     )
     samples: int = Field(default=1, ge=1, description="Texts for each prompt.")
-    allow_unknown: bool = Field(
-        default=False, description="Allow words that are not in the vocabulary."
-    )
+    allow_unknown: bool = ALLOW_UNKNOWN
 
 
 class SuggestOptions(VerbOptions):
@@ -77,8 +74,7 @@ class AnswerOptions(VerbOptions):
     )
     top: int = Field(default=1, ge=1, description="How many to show.")
     unanswerable: bool | None = Field(
-        default=None,
-        description="Whether there may be no answer; by default as in training.",
+        default=None, description="Whether there may be no answer; by default as in training."
     )
 
 

@@ -13,6 +13,7 @@ from regard.inputs.arrays import Dense
 from regard.layers import Edit, Layout, Tap
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
+from regard.tasks.head_batches import over_all_tokens
 from regard.tasks.trace import Classified, ImageGrid, first_records
 
 
@@ -58,8 +59,5 @@ def dense_records(model: ImageEncoder, layout: Layout, tap: Tap) -> dict[str, Te
 
     Weights within windows of an image are 0 at the tokens outside.
     """
-    dense = {}
-    for site, weights in first_records(tap).items():
-        windows = model.encoder.windows(layout, int(site.split(".")[1]))
-        dense[site] = weights if windows is None else windows.spread(weights)
-    return dense
+    records = first_records(tap).items()
+    return {site: over_all_tokens(model, layout, site, weights) for site, weights in records}

@@ -29,11 +29,11 @@ from regard.inputs.reader import Encoded
 from regard.inputs.text import Vocabulary
 from regard.inputs.text.learn import TaskSymbols, sentinels_of
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.tasks import plain_text
 from regard.tasks.base_task import Settings
 from regard.tasks.head_batches import HeadBatch, batch_of_ids, in_batches, of_tokens
 from regard.tasks.measures.plain_text import SpanAccuracy
 from regard.tasks.measures.report import Scoring, count_progress
+from regard.tasks.plain_text import MakeRows, PlainTextMethods, id_rows
 from regard.tasks.writing_task import Output, WritingTask, check_length
 
 HOLES = ("[MASK]", "<mask>", "___")
@@ -50,7 +50,7 @@ class Restored:
     spans: tuple[str, ...]
 
 
-class Restore(WritingTask):
+class Restore(PlainTextMethods, WritingTask):
     """Span corruption: training, evaluation and prediction.
 
     Args:
@@ -63,16 +63,6 @@ class Restore(WritingTask):
         InputError: The vocabulary has no sentinel tokens.
     """
 
-    noun, scored = "texts from token", "passages"
-    prepare = classmethod(plain_text.prepare)
-    batches = plain_text.training_batches
-    examples = plain_text.examples
-    head_examples = plain_text.pieces
-    count = plain_text.count_passages
-    limited = plain_text.limited
-    keys = plain_text.keys
-    report = plain_text.report
-    file_batch_tokens = 4096
     around = TaskSymbols("$A </s>", "$A </s> $B </s>", holes="sentinels")  # as in T5
     example_command = 'restore {} "The ___ is open."'
 
@@ -87,9 +77,8 @@ class Restore(WritingTask):
         super().__init__(vocabulary, train, valid, smoothing=smoothing)
         self.sentinels = sentinels_of(self.tokenizer)
         if not self.sentinels:
-            raise InputError(
-                "the vocabulary", got="no <extra_id_0>", expected="sentinels for task: restore"
-            )
+            expected = "sentinels for task: restore"
+            raise InputError("the vocabulary", got="no <extra_id_0>", expected=expected)
 
     def corruption(self, seed: int) -> SpanCorruption:
         """The function that cuts spans out of texts; the seed determines which spans."""
@@ -97,23 +86,12 @@ class Restore(WritingTask):
         return SpanCorruption(self.sentinels, begin=tokenizer.begin, end=tokenizer.end, seed=seed)
 
     def rows(
-        self, settings: Settings, corpus: Corpus, make: plain_text.MakeRows, train: Corpus
+        self, settings: Settings, corpus: Corpus, make: MakeRows, train: Corpus
     ) -> CorruptedCorpus:
         """Cuts a corpus into rows that, with spans cut out, fit the model's maximal length."""
         del train
         length = self.max_text_tokens(settings.model.max_length)
         return CorruptedCorpus(make(corpus, length=length), self.corruption(settings.seed))
-
-    def evaluate(
-        self,
-        model: Any,
-        rows: CorruptedCorpus | None = None,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> dict[str, float]:
-        """Mean negative log-likelihood per target token, and perplexity."""
-        return self.likelihood(
-            model, plain_text.rows_to_score(self, rows).evaluation(), on_progress
-        )
 
     def has_sentinel(self, text: str) -> bool:
         """Whether a text contains a sentinel token."""
@@ -159,7 +137,7 @@ class Restore(WritingTask):
         """
         pairs = [
             pair
-            for batch in plain_text.rows_to_score(self, rows).evaluation()
+            for batch in self.rows_to_score(rows).evaluation()
             for pair in zip(*map(Ragged.split, batch.sides), strict=True)
         ]
         selected_pairs = pairs[:: -(-len(pairs) // texts)]
@@ -190,7 +168,7 @@ class Restore(WritingTask):
 
     def head_batches(self, model: EncoderDecoder, items: Any) -> list[HeadBatch]:
         """Batches of texts with spans cut out, given as such or as ids, to measure heads on."""
-        rows = plain_text.id_rows(self, model, items, self.max_text_tokens(model.config.max_length))
+        rows = id_rows(self, model, items, self.max_text_tokens(model.config.max_length))
         corrupt = self.corruption(0)
         batches = (corrupt(batch_of_ids(texts), 0) for texts in in_batches(rows))
         return [of_tokens(model, batch.to(model.device)) for batch in batches]
@@ -242,9 +220,8 @@ class Restore(WritingTask):
             InputError: A text has no hole.
         """
         if not all(self.has_hole(text.item) for text in encoded):
-            raise InputError(
-                "restore", got="no hole in the text", expected="___ in place of missing words"
-            )
+            expected = "___ in place of missing words"
+            raise InputError("restore", got="no hole in the text", expected=expected)
         outputs = self.predict(model, encoded, config)
         return [
             self.fill_holes(text.values, best)

@@ -85,13 +85,10 @@ class Tag(LabelledTask[TaggedWords]):
 
         The target of a word's first sub-word is the index of the word's tag.
         """
-        rows = [
-            row
-            for example in examples
-            for row in self._window_rows(
-                self.sentence(example.words), label_indices(labels, example.tags), longest
-            )
-        ]
+        rows: list[LabelledRow] = []
+        for example in examples:
+            numbers = label_indices(labels, example.tags)
+            rows += self._window_rows(self.sentence(example.words), numbers, longest)
         return [row for row in rows if max(row.targets, default=NO_TAG) > NO_TAG]
 
     def sentence(self, item: str | Sequence[str]) -> Sentence:
@@ -145,18 +142,12 @@ class Tag(LabelledTask[TaggedWords]):
 
     def loss(self, model: Encoder, batch: Batch[Ragged]) -> Tensor:
         """Cross-entropy of the tags at the first sub-words, summed over the words: a scalar."""
-        return F.cross_entropy(
-            model.tag(batch.source)[batch.target_positions],  # (words, tags)
-            batch.known_targets,
-            reduction="sum",
-            label_smoothing=self.options.smoothing,
-        )
+        logits = model.tag(batch.source)[batch.target_positions]  # (words, tags)
+        targets, smoothing = batch.known_targets, self.options.smoothing
+        return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
 
     def log_probabilities(
-        self,
-        model: Encoder,
-        sentences: Sequence[Sentence],
-        on_progress: OnShare | None = None,
+        self, model: Encoder, sentences: Sequence[Sentence], on_progress: OnShare | None = None
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the tags of the words of all sentences, one after the other.
 
@@ -191,16 +182,14 @@ class Tag(LabelledTask[TaggedWords]):
         log_probs, is_read = self.log_probabilities(model, encoded)
         names = iter(self._tag_names(model, log_probs, is_read))
         probabilities = iter(torch.where(is_read, log_probs.exp().amax(1), 0.0).tolist())
-        return [
-            Tags(
-                sentence.text,
-                [
-                    Tagged(sentence.text[start:end], next(names), next(probabilities), start, end)
-                    for start, end in sentence.words
-                ],
-            )
-            for sentence in encoded
-        ]
+        tagged_sentences = []
+        for sentence in encoded:
+            words = [
+                Tagged(sentence.text[start:end], next(names), next(probabilities), start, end)
+                for start, end in sentence.words
+            ]
+            tagged_sentences.append(Tags(sentence.text, words))
+        return tagged_sentences
 
     def _tag_names(self, model: Encoder, log_probs: Tensor, is_read: Tensor) -> list[str]:
         """The most probable tag of each word; `O` (or the first tag) for a word without tokens."""
@@ -212,10 +201,7 @@ class Tag(LabelledTask[TaggedWords]):
         ]
 
     def measure(
-        self,
-        model: Encoder,
-        examples: Sequence[TaggedWords],
-        on_progress: OnShare | None = None,
+        self, model: Encoder, examples: Sequence[TaggedWords], on_progress: OnShare | None = None
     ) -> Measures:
         """Mean loss per word, accuracy and entity F1 as in conlleval, and scores per type."""
         model.require_head("tags")
@@ -228,7 +214,7 @@ class Tag(LabelledTask[TaggedWords]):
         names = iter(self._tag_names(model, log_probs, is_read))
         predicted = [[next(names) for _ in example.words] for example in examples]
         scores = entity_scores([example.tags for example in examples], predicted)
-        return Measures({"loss": loss, **scores.overall}, scores.by_label)
+        return scores.with_loss(loss)
 
 
 def join_words(words: Sequence[str]) -> tuple[str, list[Span]]:

@@ -98,10 +98,8 @@ class Translate(WritingTask):
             numbers = (names.index(pair.tags[0]) for pair in train)
             parts = np.fromiter(numbers, np.int64, count=len(train))
             self.mixture = Mixture(parts, list(weights.values()), seed=seed)
-            parts_of_valid = {name: [p for p in valid if p.tags[0] == name] for name in names}
-            self.sets = {
-                name: self.encode(pairs) for name, pairs in parts_of_valid.items() if pairs
-            }
+            valid_parts = {name: [p for p in valid if p.tags[0] == name] for name in names}
+            self.sets = {name: self.encode(pairs) for name, pairs in valid_parts.items() if pairs}
 
     @classmethod
     def prepare(cls, settings: Settings, vocabulary: Vocabulary | None = None) -> Prepared:
@@ -131,12 +129,10 @@ class Translate(WritingTask):
         )
         longest = settings.model.max_length
         if task.longest() > longest:
-            raise InputError(
-                "the data has a sentence longer than the model can read",
-                got=f"{task.longest()} tokens",
-                expected=f"at most model.max_length={longest}",
-                fix="raise model.max_length, or lower data.max_words with data.on_bad=skip",
-            )
+            what = "the data has a sentence longer than the model can read"
+            got, expected = f"{task.longest()} tokens", f"at most model.max_length={longest}"
+            fix = "raise model.max_length, or lower data.max_words with data.on_bad=skip"
+            raise InputError(what, got=got, expected=expected, fix=fix)
         train = loaded.splits.train
         seen = Seen.of("pairs", keys_of_pairs(_pair_texts(train)), len(train), keys_each=2)
         return Prepared(vocabulary, task, loaded.checksums, seen=seen)
@@ -298,12 +294,9 @@ class Translate(WritingTask):
             scoring.on_progress(before[done] / max(1, before[-1]), name)
 
         for name, pairs in sets.items():
+            on_progress = partial(add_done, name)
             result = self.measure(
-                model,
-                pairs,
-                scoring.decode,
-                lowercase=scoring.lowercase,
-                on_progress=partial(add_done, name),
+                model, pairs, scoring.decode, lowercase=scoring.lowercase, on_progress=on_progress
             )
             reports.append(SetReport(name, pairs, result, self.rouge(pairs, result.hypotheses)))
             scoring.keep(reports[-1].files())
@@ -400,12 +393,10 @@ class Translate(WritingTask):
         """
         encoded = self.encode(pairs)
         if encoded.longest > longest:
-            raise InputError(
-                "the pairs have a sentence that is too long",
-                got=f"{encoded.longest} tokens",
-                expected=f"at most {longest} (model.max_length)",
-                fix="leave it out, or give it in parts",
-            )
+            what = "the pairs have a sentence that is too long"
+            got, expected = f"{encoded.longest} tokens", f"at most {longest} (model.max_length)"
+            fix = "leave it out, or give it in parts"
+            raise InputError(what, got=got, expected=expected, fix=fix)
         return encoded
 
     def task_for(self, text: str) -> BaseTask:
@@ -545,6 +536,5 @@ def _warn_of_overlap(loaded: Loaded) -> None:
         train = {(pair.source, pair.target) for pair in with_keys_of(loaded.splits.train, pairs)}
         overlap = sum((pair.source, pair.target) in train for pair in pairs)
         if overlap:
-            _logger.warning(
-                "data: %d of %d %s pairs are also in the training set", overlap, len(pairs), name
-            )
+            message = "data: %d of %d %s pairs are also in the training set"
+            _logger.warning(message, overlap, len(pairs), name)

@@ -177,11 +177,8 @@ class _Sentence:
             if words[start : start + size] == folded_words
         ]
         if not occurrences:
-            raise InputError(
-                f"sentence {number + 1}",
-                got=" ".join(self.words),
-                expected=f"the word {word!r} in it",
-            )
+            got, expected = " ".join(self.words), f"the word {word!r} in it"
+            raise InputError(f"sentence {number + 1}", got=got, expected=expected)
         return occurrences
 
     def tokens(self, words: range) -> list[int]:

@@ -155,13 +155,9 @@ class WritingTask(BaseTask, ABC):
             return self._search(engine.decode, model, [ids[i] for i in rows], config, begins, tap)
 
         with evaluating(model):
+            lengths = [*map(len, ids)]
             n_best = decode_many(
-                [*map(len, ids)],
-                decode,
-                config,
-                rows=self.rows_at_once,
-                tap=tap,
-                on_progress=on_progress,
+                lengths, decode, config, rows=self.rows_at_once, tap=tap, on_progress=on_progress
             )
         return [
             [Output(self.decode_output(hypothesis.ids), hypothesis) for hypothesis in hypotheses]
@@ -263,9 +259,5 @@ def check_length(tokens: int, what: str, longest: int) -> None:
     if not tokens:
         raise InputError(what, got="nothing", expected="some words")
     if tokens > longest:
-        raise InputError(
-            f"{what} is too long",
-            got=f"{tokens} tokens",
-            expected=f"at most {longest} (model.max_length)",
-            fix="give it in parts",
-        )
+        got, expected = f"{tokens} tokens", f"at most {longest} (model.max_length)"
+        raise InputError(f"{what} is too long", got=got, expected=expected, fix="give it in parts")

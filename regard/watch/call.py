@@ -90,9 +90,8 @@ class Call:
         if q.dtype in (torch.bfloat16, torch.float16):  # as kernels do for the softmax
             q, k, v = q.float(), k.float(), v.float()
         scaling = self.options.get("scaling")
-        score = Score(
-            q.shape[-1] ** -0.5 if scaling is None else float(scaling), self.options.get("softcap")
-        )
+        scaling = q.shape[-1] ** -0.5 if scaling is None else float(scaling)
+        score = Score(scaling, self.options.get("softcap"))
         mask, bias = self._mask_and_bias()
         bias = None if bias is None else bias.to(q.dtype)
         product = Product(SITE, score, q, k, v, mask, bias, ONE_TEXT, ONE_TEXT)
@@ -107,11 +106,9 @@ class Call:
             elif self.mask.dim() not in supported_dims:
                 got = f"a mask of shape {tuple(self.mask.shape)}"
         if got is not None:
-            raise InputError(
-                f"{self.name} cannot be watched in this call",
-                got=got,
-                expected="rows of a batch, and no mask or one of (batch, heads, query, key)",
-            )
+            what = f"{self.name} cannot be watched in this call"
+            expected = "rows of a batch, and no mask or one of (batch, heads, query, key)"
+            raise InputError(what, got=got, expected=expected)
 
     def _mask_and_bias(self) -> tuple[Mask, Tensor | None]:
         """The mask, and the bias that is added to the scores: (batch or 1, heads, query, key)."""
@@ -124,17 +121,13 @@ class Call:
             if key_mask.dtype != torch.bool:
                 # Only -inf masks a key. In a row where all keys have finfo.min, the weights are
                 # uniform, as in the model.
-                mask, bias = (
-                    Mask(extra=~key_mask.isneginf()),
-                    key_mask if position_bias is None else position_bias + key_mask,
-                )
+                mask = Mask(extra=~key_mask.isneginf())
+                bias = key_mask if position_bias is None else position_bias + key_mask
             elif position_bias is None:
                 mask, bias = Mask(extra=key_mask), None
             else:  # with a bias, masked keys get finfo.min, as in the kernel
-                mask, bias = (
-                    Mask(),
-                    torch.where(key_mask, position_bias, torch.finfo(position_bias.dtype).min),
-                )
+                lowest = torch.finfo(position_bias.dtype).min
+                mask, bias = Mask(), torch.where(key_mask, position_bias, lowest)
         if bias is None:
             return mask, None
         sizes = self.q.shape[1], self.q.shape[2], self.k.shape[2]

@@ -44,12 +44,10 @@ def read_picture(values: Tensor, config: Any, tokens: int, processor: Any = None
     rows, columns = (values.shape[1] // max(height, 1), values.shape[2] // max(width, 1))
     first = tokens - rows * columns
     if not patch or not 0 <= first < 64:
-        raise InputError(
-            "look at an image",
-            got=f"{tokens} tokens in a layer, {rows} x {columns} patches",
-            expected="a model each of whose layers sees the whole image",
-            fix="windows, as Swin's, can be read as seen.weights[layer]",
-        )
+        got = f"{tokens} tokens in a layer, {rows} x {columns} patches"
+        expected = "a model each of whose layers sees the whole image"
+        fix = "windows, as Swin's, can be read as seen.weights[layer]"
+        raise InputError("look at an image", got=got, expected=expected, fix=fix)
     mean, std = (getattr(processor, name, None) for name in ("image_mean", "image_std"))
     if mean is not None and std is not None:
         scale, shift = (torch.tensor(numbers).view(-1, 1, 1) for numbers in (std, mean))

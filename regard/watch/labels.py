@@ -45,12 +45,9 @@ class Tokens:
     def cut(self, start: int, stop: int) -> Tokens:
         """The tokens from `start` to `stop`; positions past the end become `UNKNOWN_YET`."""
         missing = max(0, stop - len(self))
-        return replace(
-            self,
-            pieces=self.pieces[start:stop] + (UNKNOWN_YET,) * missing,
-            real=self.real[start:stop] + (True,) * missing,
-            ids=self.ids[start:stop],
-        )
+        pieces = self.pieces[start:stop] + (UNKNOWN_YET,) * missing
+        real = self.real[start:stop] + (True,) * missing
+        return replace(self, pieces=pieces, real=real, ids=self.ids[start:stop])
 
     def words(self, positions: Sequence[int]) -> tuple[list[str], list[int]]:
         """Merge the tokens at some positions into words.
@@ -102,26 +99,20 @@ def read_tokens(given: Any, tokenizer: Any = None, row: int = 0) -> Tokens:
         mask, ids = given.get("attention_mask"), given.get("input_ids")
         given = given.get("sequences") if ids is None else ids  # the output of `generate`
         if given is None:
-            raise InputError(
-                "tokens", got="an output without ids", expected="what the model read, and wrote",
-                fix="pass its inputs, or what generate returned",
-            )  # fmt: skip
-    pieces = _one_row(given, row)
+            expected = "what the model read, and wrote"
+            fix = "pass its inputs, or what generate returned"
+            raise InputError("tokens", got="an output without ids", expected=expected, fix=fix)
+    items = _one_row(given, row)
     # tokens after the end of the mask were generated: they are not padding
     real = [bool(value) for value in _one_row(mask, row)] if mask is not None else []
-    real += [True] * (len(pieces) - len(real))
-    if all(isinstance(piece, str) for piece in pieces):
-        return Tokens(tuple(pieces), tuple(real))
+    real += [True] * (len(items) - len(real))
+    if all(isinstance(item, str) for item in items):
+        return Tokens(tuple(items), tuple(real))
     if tokenizer is None:
         raise InputError("tokens", got="ids", expected="words", fix="pass tokenizer= too")
-    return Tokens(
-        tuple(tokenizer.convert_ids_to_tokens(pieces)),
-        tuple(real),
-        tuple(pieces),
-        tokenizer,
-        frozenset(tokenizer.all_special_ids),
-        _mark_of(tokenizer),
-    )
+    pieces = tuple(tokenizer.convert_ids_to_tokens(items))
+    special = frozenset(tokenizer.all_special_ids)
+    return Tokens(pieces, tuple(real), tuple(items), tokenizer, special, _mark_of(tokenizer))
 
 
 def _one_row(given: Any, row: int) -> list[Any]:

@@ -35,6 +35,7 @@ BY_NAME = re.compile(r"_attn_implementation\s*(?:==|\bin\b|\bnot in\b)(.*)")
 """Code of a layer that branches on the name of the attention function."""
 CROSS = re.compile(r"cross|encoder_attn|encdec", re.IGNORECASE)
 """Module names of cross-attention."""
+LOAD_WITH_SDPA = 'load the model with attn_implementation="sdpa"'
 
 Layers = str | int | Sequence[str | int] | None
 
@@ -104,34 +105,24 @@ def attention_layers(model: nn.Module, version: str) -> dict[str, Layer]:
     layers = {}
     for name, module in model.named_modules():
         config = getattr(module, "config", None)
-        if hasattr(config, NAME) and registry_code(type(module)) is not None:
+        kind: type = type(module)
+        if hasattr(config, NAME) and registry_code(kind) is not None:
             layers[name] = Layer(name, module, config)
     if not layers:
-        raise InputError(
-            f"{type(model).__name__} cannot be watched",
-            got=f"attention code of its own, in transformers {version}",
-            expected="layers that take their function from its registry",
-            fix="BERT and similar models have them since transformers 5.0, T5 since 5.15",
-        )
+        what, got = type(model).__name__, f"attention code of its own, in transformers {version}"
+        expected = "layers that take their function from its registry"
+        fix = "BERT and similar models have them since transformers 5.0, T5 since 5.15"
+        raise InputError(f"{what} cannot be watched", got=got, expected=expected, fix=fix)
     return layers
 
 
+@cache  # reading source code is slow
 def registry_code(kind: type) -> tuple[ModuleType, str] | None:
     """The module and the source code of the class that uses the registry; None if none does.
 
     Args:
         kind: The class of a layer; its base classes are searched, too.
     """
-    if kind not in _CODE:
-        _CODE[kind] = _find_code(kind)
-    return _CODE[kind]
-
-
-_CODE: dict[type, tuple[ModuleType, str] | None] = {}
-"""Cache of `registry_code`, since reading source code is slow."""
-
-
-def _find_code(kind: type) -> tuple[ModuleType, str] | None:
     for ancestor in kind.__mro__:
         if ancestor.__module__ == "transformers.modeling_utils":
             break  # a model, not a layer
@@ -164,11 +155,8 @@ def _eager_function(kind: str, file: ModuleType, code: str) -> Callable[..., Any
     default = DEFAULT.search(code) or OLDER_DEFAULT.search(code)
     function = getattr(file, default.group(1), None) if default else None
     if function is None:
-        raise InputError(
-            f"{kind} cannot be watched",
-            got="no function for eager attention in its file",
-            fix='load the model with attn_implementation="sdpa"',
-        )
+        got = "no function for eager attention in its file"
+        raise InputError(f"{kind} cannot be watched", got=got, fix=LOAD_WITH_SDPA)
     return function
 
 
@@ -178,26 +166,22 @@ def check_layer(layer: Layer, implementation: str) -> None:
     Raises:
         InputError: With the reason.
     """
+    what = f"{layer.name} cannot be watched"
     if "flex" in implementation or "paged" in implementation:
-        raise InputError(
-            f"{layer.name} cannot be watched",
-            got=f'attn_implementation="{implementation}"',
-            expected="sdpa, eager or flash attention",
-            fix='load the model with attn_implementation="sdpa"',
-        )
-    original_function(type(layer.module), implementation)
-    source = registry_code(type(layer.module))
+        got, expected = f'attn_implementation="{implementation}"', "sdpa, eager or flash attention"
+        raise InputError(what, got=got, expected=expected, fix=LOAD_WITH_SDPA)
+    kind: type = type(layer.module)
+    original_function(kind, implementation)
+    source = registry_code(kind)
     for line in BY_NAME.findall(source[1] if source else ""):
         if f'"{implementation}"' not in line or "output_attentions" in line:
             continue
         # GPT-2 compares with "eager", but this matters only with reorder_and_upcast_attn
         if not getattr(layer.module, "reorder_and_upcast_attn", True):
             continue
-        raise InputError(
-            f"{layer.name} cannot be watched",
-            got=f'code that tests whether the function is called "{implementation}"',
-            expected="code that only looks up its function by that name",
-        )
+        got = f'code that tests whether the function is called "{implementation}"'
+        expected = "code that only looks up its function by that name"
+        raise InputError(what, got=got, expected=expected)
 
 
 def pick_layers(by_name: dict[str, Layer], selector: Layers) -> list[Layer]:
@@ -218,10 +202,8 @@ def pick_layers(by_name: dict[str, Layer], selector: Layers) -> list[Layer]:
 def _selected_names(by_name: dict[str, Layer], selector: str | int) -> list[str]:
     """The names of the layers that one name, pattern or number selects."""
     if isinstance(selector, int):
-        layers = by_name.items()
-        names = _check_unique(
-            selector, [name for name, layer in layers if layer.number == selector]
-        )
+        names = [name for name, layer in by_name.items() if layer.number == selector]
+        _check_unique(selector, names)
     else:
         names = [name for name in by_name if fnmatchcase(name, selector)]
         names = names or at_site(by_name, selector)
@@ -256,10 +238,6 @@ def _check_unique(selector: str | int, names: list[str]) -> list[str]:
     """Return `names` unchanged if it has at most one layer; otherwise raise an InputError."""
     if len(names) > 1:
         of = "number" if isinstance(selector, int) else "name"
-        raise InputError(
-            f"layer {selector}",
-            got=f"{len(names)} layers of that {of}",
-            expected="a name",
-            fix=f"try {' or '.join(names[:3])}",
-        )
+        got, fix = f"{len(names)} layers of that {of}", f"try {' or '.join(names[:3])}"
+        raise InputError(f"layer {selector}", got=got, expected="a name", fix=fix)
     return names

@@ -188,24 +188,19 @@ def _check_heads(call: Call, taps: Sequence[Tap], edits: Sequence[Edit]) -> None
             raise InputError(f"no such head in {call.name}", got=head, expected=f"0 to {heads - 1}")
     for query in (query for tap in taps for query in tap.queries or ()):
         if queries > 1 and not -queries <= query < queries:  # a decoding step has only one
-            raise InputError(
-                f"no such query in {call.name}", got=query, expected=f"0 to {queries - 1}"
-            )
+            what = f"no such query in {call.name}"
+            raise InputError(what, got=query, expected=f"0 to {queries - 1}")
 
 
 def _check_editable(call: Call) -> None:
     """Reject edits of scores or weights where we cannot reproduce the layer's computation."""
+    what = f"edit of {call.name}"
     if call.dropout:
-        raise InputError(
-            f"edit of {call.name}",
-            got="dropout of attention weights",
-            expected="none where weights or scores are edited",
-            fix="call model.eval(), or set the config's attention dropout to 0",
-        )
+        expected = "none where weights or scores are edited"
+        fix = "call model.eval(), or set the config's attention dropout to 0"
+        raise InputError(what, got="dropout of attention weights", expected=expected, fix=fix)
     if call.sinks is not None:
-        raise InputError(
-            f"edit of {call.name}", got="attention sinks", expected="an edit of q, k, v or heads"
-        )
+        raise InputError(what, got="attention sinks", expected="an edit of q, k, v or heads")
 
 
 def _check_formula(name: str, product: Product, out: Tensor) -> None:
@@ -215,13 +210,11 @@ def _check_formula(name: str, product: Product, out: Tensor) -> None:
     """
     weights = product.pattern(queries=[-1]).whole()  # (batch, heads, 1, key)
     group = weights.shape[1] // product.v.shape[1]
-    expected = weights @ product.v.detach().repeat_interleave(group, dim=1)
+    formula = weights @ product.v.detach().repeat_interleave(group, dim=1)
     computed = out[:, :, -1:].detach()
     tolerance = 1e-3 if computed.dtype in (torch.float32, torch.float64) else 3e-2
-    difference = (expected - computed.to(expected.dtype)).abs().max()
+    difference = (formula - computed.to(formula.dtype)).abs().max()
     if difference > tolerance * max(1.0, float(computed.abs().max())):
-        raise InputError(
-            f"{name} cannot be watched",
-            got=f"an output {float(difference):.2g} away from softmax(q kᵀ · scaling + mask) v",
-            expected="a layer that computes this formula",
-        )
+        got = f"an output {float(difference):.2g} away from softmax(q kᵀ · scaling + mask) v"
+        expected = "a layer that computes this formula"
+        raise InputError(f"{name} cannot be watched", got=got, expected=expected)

@@ -174,9 +174,8 @@ class Seen:
             self._fresh = False
         calls = self.steps[-1].calls
         earlier_calls = sum(key.partition("#")[0] == name for key in calls)
-        calls[f"{name}#{earlier_calls}" if earlier_calls else name] = RecordedCall.of(
-            call, records, self._wanted
-        )
+        key = f"{name}#{earlier_calls}" if earlier_calls else name
+        calls[key] = RecordedCall.of(call, records, self._wanted)
 
     @property
     def weights(self) -> Step:
@@ -282,10 +281,8 @@ class Seen:
         for name in self.weights:
             site = self._site(name)
             if site in maps:
-                raise InputError(
-                    "look", got=f"two layers for {site}", expected="one stack",
-                    fix="choose layers=…",
-                )  # fmt: skip
+                got, fix = f"two layers for {site}", "choose layers=…"
+                raise InputError("look", got=got, expected="one stack", fix=fix)
             maps[site] = self._map(name, source, written, row, rows)
         if not maps:
             raise InputError("look", got="no records", expected="a call of the model in the `with`")
@@ -321,9 +318,8 @@ class Seen:
         key_positions = [position for position in range(len(keys)) if keys.real[position]]
         query_rows = [number for number, position in enumerate(positions) if queries.real[position]]
         array = weights[:, query_rows][:, :, key_positions].double().numpy()
-        pieces = AttentionMap(
-            self._site(name), array, ("",) * len(query_rows), ("",) * len(key_positions)
-        )
+        blanks = ("",) * len(query_rows), ("",) * len(key_positions)
+        pieces = AttentionMap(self._site(name), array, *blanks)
         query_words, query_numbers = queries.words([positions[number] for number in query_rows])
         key_words, key_numbers = keys.words(key_positions)
         return merge_words(pieces, query_numbers, key_numbers, query_words, key_words)
@@ -377,12 +373,10 @@ def _check_continues(
     slid = call.queries == 1 and call.keys < last.keys and before is not None
     stayed = call.keys == last.keys and 1 in (call.queries, last.queries)  # static or sliding cache
     if not (grew or slid or stayed) or len(last.newest) != len(call.newest):
-        raise InputError(
-            f"the passes of {layer} do not continue each other",
-            got=f"{call.queries} queries and {call.keys} keys after {last.keys} keys",
-            expected="one generate",
-            fix="use one `with` for each, or seen.steps",
-        )
+        what = f"the passes of {layer} do not continue each other"
+        got = f"{call.queries} queries and {call.keys} keys after {last.keys} keys"
+        fix = "use one `with` for each, or seen.steps"
+        raise InputError(what, got=got, expected="one generate", fix=fix)
     if not stayed:
         _check_same(newest, before)
 
@@ -390,12 +384,10 @@ def _check_continues(
 def _check_same(newest: Tensor, before: Tensor | None) -> None:
     """Reject a cache whose last key is not that of the previous step: beams were reordered."""
     if before is not None and not torch.equal(newest, before):
-        raise InputError(
-            "joined steps",
-            got="beams, which changed their rows",
-            expected="rows, the row of one hypothesis at each step",
-            fix="pass rows=out.beam_indices[0] (see docs/watch.md)",
-        )
+        got = "beams, which changed their rows"
+        expected = "rows, the row of one hypothesis at each step"
+        fix = "pass rows=out.beam_indices[0] (see docs/watch.md)"
+        raise InputError("joined steps", got=got, expected=expected, fix=fix)
 
 
 def _pad_keys(weights: Tensor, shift: int, keys: int) -> Tensor:

@@ -62,16 +62,10 @@ def watch(
         >>> seen.weights["transformer.h.1.attn"].shape       # (batch, heads, query, key)
         torch.Size([1, 2, 3, 3])
     """
-    return Watch(
-        model,
-        layers,
-        Tap(
-            *_tap_sites(sites),
-            heads=_integers("heads", heads),
-            queries=_integers("queries", queries),
-        ),
-        [*_knock_out_edits(knock_out), *edits],
+    wanted = Tap(
+        *_tap_sites(sites), heads=_integers("heads", heads), queries=_integers("queries", queries)
     )
+    return Watch(model, layers, wanted, [*_knock_out_edits(knock_out), *edits])
 
 
 class Watch:
@@ -98,9 +92,8 @@ class Watch:
         self._layers = watched
         self._names = {layer.name: layer for layer in watched.values()}
         self._paired = is_paired(by_name)
-        self._configs = list(
-            {id(layer.config): layer.config for layer in watched.values()}.values()
-        )
+        configs = {id(layer.config): layer.config for layer in watched.values()}
+        self._configs = list(configs.values())
         self._hooks: list[RemovableHandle] = []
         self._depth = 0
 
@@ -152,12 +145,8 @@ class Watch:
         is_recomputed = module.training and bool(getattr(self.model, name, False))
         device = next((parameter.device.type for parameter in module.parameters()), "cpu")
         if self._edits and is_recomputed and torch.is_grad_enabled() and device != "cpu":
-            raise InputError(
-                "edits",
-                got="gradient checkpointing",
-                expected="none on this device",
-                fix="call model.gradient_checkpointing_disable()",
-            )
+            got, fix = "gradient checkpointing", "call model.gradient_checkpointing_disable()"
+            raise InputError("edits", got=got, expected="none on this device", fix=fix)
 
     def name_of(self, module: nn.Module) -> str | None:
         """The layer's name; None if it is not watched."""
@@ -202,16 +191,11 @@ def _import_transformers() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "transformers":
             raise
-        raise InputError(
-            "regard.watch", got="no transformers", fix="pip install 'regard[hf]'"
-        ) from error
+        fix = "pip install 'regard[hf]'"
+        raise InputError("regard.watch", got="no transformers", fix=fix) from error
     if not hasattr(library, "AttentionMaskInterface"):
-        raise InputError(
-            "regard.watch",
-            got=f"transformers {library.__version__}",
-            expected="4.57 or later",
-            fix="pip install --upgrade transformers",
-        )
+        got, fix = f"transformers {library.__version__}", "pip install --upgrade transformers"
+        raise InputError("regard.watch", got=got, expected="4.57 or later", fix=fix)
     return library
 
 
@@ -223,24 +207,18 @@ def _check_model(library: Any, model: Any) -> None:
     """
     modules = model.named_modules() if isinstance(model, nn.Module) else ()
     submodels = [name for name, module in modules if isinstance(module, library.PreTrainedModel)]
+    name = type(model).__name__
     if not submodels:
-        raise InputError(
-            "regard.watch", got=type(model).__name__, expected="a model of transformers"
-        )
+        raise InputError("regard.watch", got=name, expected="a model of transformers")
     if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
-        raise InputError(
-            "regard.watch",
-            got="a compiled model, whose attention is fused into its graph",
-            expected="a model that is not compiled",
-            fix="watch the model before torch.compile",
-        )
+        got = "a compiled model, whose attention is fused into its graph"
+        expected, fix = "a model that is not compiled", "watch the model before torch.compile"
+        raise InputError("regard.watch", got=got, expected=expected, fix=fix)
     if submodels[0] != "":
-        raise InputError(
-            "regard.watch",
-            got=f"{type(model).__name__}, with a model of transformers inside",
-            expected="the model of transformers itself",
-            fix=f'try regard.watch(model.get_submodule("{submodels[0]}"), …)',
-        )
+        got = f"{name}, with a model of transformers inside"
+        expected = "the model of transformers itself"
+        fix = f'try regard.watch(model.get_submodule("{submodels[0]}"), …)'
+        raise InputError("regard.watch", got=got, expected=expected, fix=fix)
 
 
 def _tap_sites(sites: Sequence[str]) -> list[str]:

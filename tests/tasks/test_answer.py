@@ -103,8 +103,8 @@ def test_the_best_answers_are_those_of_an_exhaustive_search(theirs_and_ours, una
         p.model, task.read(p.model, ["where ?"]), CONTEXT, 5, unanswerable=unanswerable
     )
     question = task.tokenizer.encode("where ?")
-    parts, spans = task._split_context(question, Question("where ?", CONTEXT, ()), 48)
-    logits = task._row_logits(p.model, [part.row for part in parts])
+    example = Question("where ?", CONTEXT, ())
+    [(parts, spans, logits)] = task._read_windows(p.model, [question], [example])
     scores = {("", 0, 0): min(float(row[0].sum()) for row in logits)} if unanswerable else {}
     every, words = [*scores.values()], [word.span() for word in re.finditer(r"[^\W_]+", CONTEXT)]
     for part, window_logits in zip(parts, logits, strict=True):

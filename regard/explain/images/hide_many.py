@@ -31,6 +31,7 @@ from regard.layers.tap.tap import split_head
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
 from regard.tasks.encoder_task import TOKENS_AT_ONCE
+from regard.tasks.head_batches import over_all_tokens
 from regard.tasks.picture_traces import classifier, image_grid
 
 
@@ -99,9 +100,7 @@ def hide_in_all(
     silenced_heads = [split_head(head) for head in knock_out]
     tests: list[HiddenPatches] = []
     for source in sources:
-        layers = _layer_weights(
-            model, source, which, silenced_heads
-        )  # one array (images, tokens, tokens) per layer
+        layers = _layer_weights(model, source, which, silenced_heads)
         picture = image_grid(model, source, np.zeros((1, 1, 1), dtype=np.float32))
         for indices in _image_batches(len(source), (3 + hiding.draws) * model.config.tokens):
             maps: list[Weights] = []
@@ -145,13 +144,9 @@ def _layer_weights(
     layers = []
     for site in which.layers:
         weights = tap.records[f"{site}.weights"]  # (images, heads, query, key)
-        windows = model.encoder.windows(layout, int(site.split(".")[1]))
-        array = (weights if windows is None else windows.spread(weights)).cpu().double().numpy()
+        array = over_all_tokens(model, layout, site, weights).cpu().double().numpy()
         silenced = [head for layer, head in silenced_heads if layer == site]
         names = ("",) * array.shape[2]
-        layers.append(
-            np.stack(
-                [AttentionMap(site, a, names, names).matrix(which.head, silenced) for a in array]
-            )
-        )
+        maps = [AttentionMap(site, weights, names, names) for weights in array]
+        layers.append(np.stack([m.matrix(which.head, silenced) for m in maps]))
     return layers

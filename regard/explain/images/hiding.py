@@ -188,10 +188,8 @@ def cover(image: Tensor, covered: Tensor, fill: str) -> Tensor:
     _, height, width = image.shape
     _, rows, columns = covered.shape
     # the patch of each pixel: (images, 1, height, width)
-    pixel_rows, pixel_columns = (
-        torch.arange(height) * rows // height,
-        torch.arange(width) * columns // width,
-    )
+    pixel_rows = torch.arange(height) * rows // height
+    pixel_columns = torch.arange(width) * columns // width
     mask = covered[:, pixel_rows][:, :, pixel_columns][:, None]
     if fill == "blur":
         replacement = blurred(image, max(height // rows, width // columns))

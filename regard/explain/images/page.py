@@ -37,7 +37,7 @@ def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = N
     picture = look.picture
     assert picture is not None  # checked in `Look.choose`
     maps = [m for m in look.maps if m.stack == choice.map.stack]
-    means = [m.matrix(None, look.knocked_out_in(m)) for m in maps]
+    means = [look.matrix(m) for m in maps]
     size = sum(m.weights.size for m in maps) + means[0].size
     means_only = size > MOST_BYTES  # the means over heads alone
     if means_only and (len(maps) + 1) * means[0].size > MOST_BYTES:
@@ -63,7 +63,7 @@ def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = N
         "first": picture.first,
         "row": picture.class_row,
         "image": _png(picture.pixels),
-        "original": None if picture.original is None else _jpeg(picture.original()),
+        "original": None if picture.original is None else _data_uri(picture.original(), "jpeg"),
         "size": list(picture.pixels.shape[1:]),
         "layers": layers,
         "start": {
@@ -95,15 +95,14 @@ def _png(pixels: Weights) -> str:
     """The image that the model reads, (channels, height, width) from 0 to 1, as a data URI."""
     values = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
     channels_last = values[0] if len(values) == 1 else values.transpose(1, 2, 0)
-    file = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(channels_last)).save(file, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    return _data_uri(np.ascontiguousarray(channels_last), "png")
 
 
-def _jpeg(image: Any) -> str:
+def _data_uri(image: Any, kind: str) -> str:
+    """Bytes (height, width), or with channels, as a file of a kind: `png` or `jpeg`."""
     file = io.BytesIO()
-    Image.fromarray(image).save(file, "JPEG", quality=88)
-    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
+    Image.fromarray(image).save(file, kind, quality=88)  # a PNG has no quality
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def _facts(look: Look) -> str:

@@ -78,7 +78,7 @@ def row_over_tokens(
 def chosen_row(look: Look, choice: LookSelection) -> Weights:
     """The row of weights over all tokens that a choice draws over the image: (tokens,)."""
     assert look.picture is not None  # checked in `Look.choose`
-    layers = [m.matrix(choice.head, look.knocked_out_in(m)) for m in choice.maps]
+    layers = [look.matrix(m, choice.head) for m in choice.maps]
     return row_over_tokens(look.picture, layers, choice.row, through=choice.kind == "rollout")
 
 

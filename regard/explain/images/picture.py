@@ -10,20 +10,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from regard.draw.cells import Scale, scale_for
+from regard.draw.cells import paint, scale_for
 from regard.draw.colours import BLUE, INK, MUTED, ORANGE, warm
 from regard.draw.frame import EDGE, Frame, Texts, framed_sheet
 from regard.draw.labels import Weights
-from regard.draw.sheet import (
-    LEADING,
-    SMALLEST,
-    TEXT,
-    WIDTH,
-    Medium,
-    points,
-    shorten,
-    text_width,
-)
+from regard.draw.sheet import LEADING, SMALLEST, TEXT, WIDTH, Medium, points, shorten, text_width
 from regard.explain.images.hiding import HiddenPatches
 from regard.explain.images.patches import chosen_row, over_patches, row_over_tokens
 from regard.explain.look import Look, LookSelection
@@ -73,15 +64,12 @@ def draw_picture(
     sheet.text((WIDTH - EDGE, frame.top - HEAD - 6), where, colour=MUTED, align="right top")
     sheet.text((EDGE, frame.top), f"1  the row of {name}: {len(row)} weights", weight="bold")
     strip = sheet.axes(EDGE, frame.top + HEAD, WIDTH - 2 * EDGE, STRIP)
-    _paint(strip, row[None], scale)
+    paint(strip, row[None], scale)
     top = frame.top + HEAD + STRIP + 10
 
-    height, width = _image_size(picture)
-    available_height = frame.bottom - top - HEAD
-    large = _fit_size(
-        (height, width), (available_height, WIDEST if test else WIDTH - 2 * EDGE - SMALL - GAP)
-    )
-    small = _fit_size((height, width), ((frame.bottom - top - 2 * HEAD - 8) / 2, SMALL))
+    size, widest = picture.pixels.shape[1:], WIDEST if test else WIDTH - 2 * EDGE - SMALL - GAP
+    large = _fit_size(size, (frame.bottom - top - HEAD, widest))
+    small = _fit_size(size, ((frame.bottom - top - 2 * HEAD - 8) / 2, SMALL))
     over_heading = "3  over the image"
     sheet.text((EDGE, top), over_heading, weight="bold")
     over = sheet.axes(EDGE, top + HEAD, large[1], large[0])
@@ -101,9 +89,11 @@ def draw_picture(
     rows, columns = picture.grid
     sheet.text((left, below), f"2  as {rows} × {columns}", weight="bold")
     grid = sheet.axes(left, below + HEAD, small[1], small[0])
-    _paint(grid, patches, scale)
+    paint(grid, patches, scale)
     if small[1] / columns >= READABLE[0] and small[0] / rows >= READABLE[1]:
-        _write(grid, patches, scale)
+        for (y, x), value in np.ndenumerate(patches):
+            text, ink = f"{value:.2f}".lstrip("0"), scale.ink(float(value))
+            grid.write((x + 0.5, y + 0.5), text, ha="center", va="center", color=ink)
     if test is not None:
         left += column + 1.5 * GAP
         _draw_test(frame, test, left, top)
@@ -137,7 +127,7 @@ def draw_maps(
     labels = ["mean" if head is None else f"head {head + 1}" for head in heads]
     margin = text_width(f"layer {len(choice.maps)}", SMALLEST) + 12
     cell = (WIDTH - 2 * EDGE - margin) / len(heads), (frame.height - 28) / len(choice.maps)
-    height, width = _fit_size(_image_size(picture), (cell[1] - 4, cell[0] - 6))
+    height, width = _fit_size(picture.pixels.shape[1:], (cell[1] - 4, cell[0] - 6))
     pitch = min(cell[0], width + 28)
     start = margin + (WIDTH - 2 * EDGE - margin - len(heads) * pitch) / 2
     if text_width("head 12", SMALLEST) > pitch - 4:
@@ -146,11 +136,9 @@ def draw_maps(
     for line, m in enumerate(choice.maps):
         y, out = frame.top + 28 + line * cell[1], look.knocked_out_in(m)
         if line % int(np.ceil(1.2 * SMALLEST / cell[1])) == 0:
-            text = f"layer {m.layer + 1}"
-            frame.sheet.axes(EDGE + start - margin, y, margin, height).text(
-                0, 0.5, text, va="center", fontsize=points(SMALLEST), color=MUTED
-            )
-            frame.sheet.figure.axes[-1].set_axis_off()
+            axes = frame.sheet.axes(EDGE + start - margin, y, margin, height)
+            axes.write((0, 0.5), f"layer {m.layer + 1}", va="center", color=MUTED)
+            axes.set_axis_off()
         for column, head in enumerate(heads):
             x = EDGE + start + column * pitch
             axes = frame.sheet.axes(x, y, width, height)
@@ -181,10 +169,8 @@ def _layer_and_head(choice: LookSelection) -> str:
 def _draw_test(frame: Frame, test: HiddenPatches, left: float, top: float) -> None:
     """Draw the probability of the class with nothing hidden, and with patches hidden, as bars."""
     sheet, right = frame.sheet, WIDTH - EDGE
-    share = test.hidden / test.patches
-    sheet.text(
-        (left, top), f"P({shorten(test.label, 90, TEXT)}), {share:.0%} hidden", weight="bold"
-    )
+    name, share = shorten(test.label, 90, TEXT), test.hidden / test.patches
+    sheet.text((left, top), f"P({name}), {share:.0%} hidden", weight="bold")
     lowest, highest = min(test.random), max(test.random)
     bars = [
         ("nothing", test.before, MUTED),
@@ -218,30 +204,10 @@ def _test_facts(test: HiddenPatches | None) -> list[str]:
     ]
 
 
-def _image_size(picture: ImageGrid) -> tuple[int, int]:
-    return picture.pixels.shape[1], picture.pixels.shape[2]
-
-
 def _fit_size(size: Sequence[int], box: tuple[float, float]) -> tuple[float, float]:
     """Height and width of an image, as large as fits into the box (height, width)."""
     factor = min(box[0] / size[0], box[1] / size[1])
     return size[0] * factor, size[1] * factor
-
-
-def _paint(axes: Axes, values: Weights, scale: Scale) -> None:
-    rows, columns = values.shape
-    axes.imshow(
-        values, scale.colormap(), vmin=scale.low, vmax=scale.high, extent=(0, columns, rows, 0),
-        aspect="auto", interpolation="nearest",
-    )  # fmt: skip
-
-
-def _write(axes: Axes, values: Weights, scale: Scale) -> None:
-    for (row, column), value in np.ndenumerate(values):
-        axes.text(
-            column + 0.5, row + 0.5, f"{value:.2f}".lstrip("0"), ha="center", va="center",
-            color=scale.ink(float(value)), fontsize=points(SMALLEST),
-        )  # fmt: skip
 
 
 def _overlay(axes: Axes, patches: Weights) -> None:

@@ -16,8 +16,8 @@ from regard.inputs.reader import Encoded
 if TYPE_CHECKING:  # a tokenizer is used without torch, too
     from regard.inputs.arrays import Ragged
 
-Text = str | tuple[str, str]
-"""One text, or a pair of texts that are read together."""
+Text = str | tuple[str, str | None]
+"""One text, or a pair of texts that are read together; the second may be None."""
 
 
 class TextReader(ABC):

@@ -10,7 +10,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 Numbers = dict[str, float]
 Labels = Sequence[str]
@@ -43,6 +43,10 @@ class Measures:
     """The metrics of each class or type of entity, with its number of examples as `count`."""
     confusion: Confusion | None = None
     """How often each class was taken for each; None if the labels are no classes."""
+
+    def with_loss(self, loss: float) -> Measures:
+        """The metrics with the mean loss before them."""
+        return replace(self, overall={"loss": loss, **self.overall})
 
 
 @dataclass(frozen=True)
@@ -80,15 +84,9 @@ def class_scores(right_classes: Labels, predicted: Labels, classes: Labels) -> M
     # A class that neither occurs nor is predicted does not count.
     used_classes = {name for pair in pairs for name in pair}
     mean = sum(by_label[name]["f1"] for name in used_classes) / max(1, len(used_classes))
-    names = tuple(classes)
-    indices = {name: index for index, name in enumerate(names)}
-    rows = [[0] * len(names) for _ in names]
-    for (label, guess), count in pairs.items():
-        if label in indices and guess in indices:
-            rows[indices[label]][indices[guess]] = count
-    counts = tuple(map(tuple, rows))
+    counts = tuple(tuple(pairs[label, guess] for guess in classes) for label in classes)
     overall = {"accuracy": _percent(right, len(right_classes)), "f1": mean}
-    return Measures(overall, by_label, Confusion(names, counts))
+    return Measures(overall, by_label, Confusion(tuple(classes), counts))
 
 
 def has_entities(tags: Iterable[str]) -> bool:

@@ -43,9 +43,8 @@ class Selection:
         if self.files is not None and self.split is not None:
             raise InputError("--data with --split", expected="one of the two")
         if self.files is None and self.columns != ALL_FOUND:
-            raise InputError(
-                "columns are named for --data", got="no --data", expected="--data FILE"
-            )
+            what = "columns are named for --data"
+            raise InputError(what, got="no --data", expected="--data FILE")
 
     def columns_for(self, data: Any) -> Columns:
         """Which columns of the files are read: as the user names them, else as in training.

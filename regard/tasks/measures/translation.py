@@ -75,12 +75,10 @@ class SetReport:
     @cached_property
     def lengths(self) -> Curve:
         """BLEU by the length of the source."""
-        return by_length(
-            [pair.source for pair in self.pairs],
-            self.evaluation.hypotheses,
-            [pair.references for pair in self.pairs],
-            lowercase=self.evaluation.lowercase,
-        )
+        sources = [pair.source for pair in self.pairs]
+        references = [pair.references for pair in self.pairs]
+        hypotheses, lowercase = self.evaluation.hypotheses, self.evaluation.lowercase
+        return by_length(sources, hypotheses, references, lowercase=lowercase)
 
     @cached_property
     def pronouns(self) -> float | None:

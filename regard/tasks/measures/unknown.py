@@ -30,10 +30,8 @@ def check_known(tokenizer: Tokenizer, words: Sequence[str], *, allow_unknown: bo
         InputError: The text has unknown words, which the message names.
     """
     if words and tokenizer.is_word_level and not allow_unknown:
-        raise InputError(
-            f"the model does not know: {', '.join(words)}",
-            fix="use other words, or --allow-unknown (in Python allow_unknown=True) to allow them",
-        )
+        fix = "use other words, or --allow-unknown (in Python allow_unknown=True) to allow them"
+        raise InputError(f"the model does not know: {', '.join(words)}", fix=fix)
 
 
 @dataclass(frozen=True)
