@@ -52,12 +52,7 @@ class UserError(Exception):
     exit_code = 2
 
     def __init__(
-        self,
-        what: str,
-        *,
-        got: object = None,
-        expected: object = None,
-        fix: str | None = None,
+        self, what: str, *, got: object = None, expected: object = None, fix: str | None = None
     ) -> None:
         self.what, self.got, self.expected, self.fix = what, got, expected, fix
         parts = [

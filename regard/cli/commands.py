@@ -79,8 +79,7 @@ add_plugin(app, "demo")
 @app.command()
 def train(
     recipe: Annotated[
-        str | None,
-        Argument(metavar="[RECIPE]", help="A file or a shipped name; to resume, a run."),
+        str | None, Argument(metavar="[RECIPE]", help="A file or a shipped name; to resume, a run.")
     ] = None,
     overrides: Annotated[
         list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Such as train.steps=500.")

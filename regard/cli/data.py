@@ -123,9 +123,7 @@ def _check_images(table: str, columns: Columns, *, quiet: bool) -> Any:
 
     with Progress(1.0, quiet=quiet, at_once=False) as bar:
         return check_images(
-            table,
-            lambda done, of: bar.update_to(done / of, f"{done:,} of {of:,} images"),
-            columns,
+            table, lambda done, of: bar.update_to(done / of, f"{done:,} of {of:,} images"), columns
         )
 
 

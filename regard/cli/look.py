@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 Split = Annotated[str | None, Option(help="A split of the run's data; by default valid.")]
 Data = Annotated[
-    str | None,
-    Option("--data", help="Pairs, or labelled examples; text for a GPT, BERT or T5."),
+    str | None, Option("--data", help="Pairs, or labelled examples; text for a GPT, BERT or T5.")
 ]
 Count = Annotated[int, Option("--pairs", help="How many pairs, images, or pieces of text.", min=1)]
 

@@ -25,11 +25,7 @@ BLOCK = 512
 
 
 def cross_entropy(
-    x: Tensor,
-    weight: Tensor,
-    targets: Tensor,
-    smoothing: float = 0.0,
-    bias: Tensor | None = None,
+    x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0, bias: Tensor | None = None
 ) -> Tensor:
     """The sum over tokens of the cross-entropy with label smoothing.
 

@@ -109,8 +109,7 @@ def sum_elements(_: Any, a: Any, b: Any) -> Any:
         while count > 1:
             count //= 2
             partial = add(
-                _select(builder, partial, 0, count),
-                _select(builder, partial, count, count),
+                _select(builder, partial, 0, count), _select(builder, partial, count, count)
             )
             if a != Floats and count == 4:
                 partial = builder.sext(partial, ir.VectorType(ir.IntType(64), 4))

@@ -10,12 +10,7 @@ if TYPE_CHECKING:
     from regard.train.adam import Adam as Adam
     from regard.train.log import TrainingProgress as TrainingProgress
 
-_MODULES = modules_by_name(
-    {
-        "regard.train.adam": "Adam",
-        "regard.train.log": "TrainingProgress",
-    }
-)
+_MODULES = modules_by_name({"regard.train.adam": "Adam", "regard.train.log": "TrainingProgress"})
 __all__ = [*_MODULES]
 if not TYPE_CHECKING:  # else every name would pass the type checker
     __getattr__ = lazy_getattr(__name__, _MODULES)

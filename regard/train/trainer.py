@@ -543,16 +543,8 @@ class Trainer:
             config=self.job.describe,
             tokenizer=self.job.tokenizer,
             recipe=self.job.recipe,
-            training_tensors={
-                "random": torch.get_rng_state(),
-                **optimizer_state,
-                **raw_weights,
-            },
-            training={
-                "place": state.to_json(),
-                "parts": self.parts,
-                **self.job.facts,
-            },
+            training_tensors={"random": torch.get_rng_state(), **optimizer_state, **raw_weights},
+            training={"place": state.to_json(), "parts": self.parts, **self.job.facts},
             seen=self.job.seen,
         )
         config = self.config

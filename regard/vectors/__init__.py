@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from regard.vectors.table import Neighbour as Neighbour
 
 _MODULES = modules_by_name(
-    {
-        "regard.vectors.projection": "pca",
-        "regard.vectors.table": "Neighbour",
-    }
+    {"regard.vectors.projection": "pca", "regard.vectors.table": "Neighbour"}
 )
 __all__ = [*_MODULES]
 if not TYPE_CHECKING:  # else every name would pass the type checker

@@ -122,16 +122,7 @@ def _affinities(distances: Points, perplexity: float) -> Points:
 def draw_map(words: list[str], points: Points, title: str, caption: str, path: Path) -> None:
     """Draw words at their points (words, 2) and write the picture, 1280×720, as .png or .svg."""
     from regard.draw.colours import INK, MUTED
-    from regard.draw.sheet import (
-        SMALLEST,
-        TEXT,
-        TITLE,
-        Sheet,
-        lines_height,
-        render,
-        shorten,
-        style,
-    )
+    from regard.draw.sheet import SMALLEST, TEXT, TITLE, Sheet, lines_height, render, shorten, style
     from regard.draw.sheet import points as size
     from regard.runtime.files import write_file
 

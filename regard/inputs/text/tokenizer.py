@@ -382,9 +382,7 @@ class Tokenizer(TextReader):
             if token is not None:
                 return token
         raise InputError(
-            f"{self._file}: the {role} symbol",
-            got="none",
-            expected="one: the model needs it here",
+            f"{self._file}: the {role} symbol", got="none", expected="one: the model needs it here"
         )
 
     def _check_ids(self) -> None:
