@@ -229,10 +229,7 @@ class Pipeline:
         """
         task = self._task_of(verb.name)
         self.reader.check(verb.name, items, verb.takes)
-        encoded: list[Encoded] = getattr(task, verb.reading)(
-            self.model, items, **options.for_task()
-        )
-        return encoded
+        return getattr(task, verb.reading)(self.model, items, **options.for_task())
 
     def answers(
         self,
@@ -403,20 +400,15 @@ class Pipeline:
             return self.recipe.decode
         if "max_new_tokens" in changes:  # the name that transformers uses
             if "max_length" in changes:
-                raise InputError(
-                    "max_new_tokens", got="max_length as well", expected="one of the two"
-                )
+                got = "max_length as well"
+                raise InputError("max_new_tokens", got=got, expected="one of the two")
             changes["max_length"] = changes.pop("max_new_tokens")
         if changes.get("temperature") == 0:  # the limit of sampling: always the likeliest token
-            other_settings = {
-                name: changes[name] for name in changes if name not in SAMPLING_SETTINGS
-            }
+            other_settings = {key: changes[key] for key in changes if key not in SAMPLING_SETTINGS}
             changes = {"beam": 1, **other_settings, "sample": False}
         if changes.get("sample") is False:  # greedy decoding ignores the recipe's sampling options
-            changes = {
-                **{name: DecodeConfig.model_fields[name].default for name in SAMPLING_SETTINGS},
-                **changes,
-            }
+            defaults = {name: DecodeConfig.model_fields[name].default for name in SAMPLING_SETTINGS}
+            changes = {**defaults, **changes}
         max_length = changes.get("max_length")
         if isinstance(max_length, int) and 0 < max_length < self.recipe.decode.min_length:
             changes = {"min_length": max_length, **changes}  # min_length must not exceed max_length
@@ -437,8 +429,7 @@ class Pipeline:
         if not TASKS[self.recipe.task].head or not hasattr(self.task, "measure"):
             raise InputError(f"{self.name}", got=f"a model for {self.recipe.task}",
                              expected="one for classify, tag or answer")  # fmt: skip
-        measures: Measures = self.task.measure(self.model, examples)
-        return measures
+        return self.task.measure(self.model, examples)
 
     def words(
         self, word: str, sentences: Sequence[str], *, layer: int | None = None, count: int = 5
@@ -514,9 +505,8 @@ class Pipeline:
 
         self.reader.check("look", [text], are_texts)
         if (target is not None or decode) and not self.model.config.has_target:
-            raise InputError(
-                "look", got="a target or a search", expected="a text alone, for a single stack"
-            )
+            expected = "a text alone, for a single stack"
+            raise InputError("look", got="a target or a search", expected=expected)
         self._check_attends("look")
         removed = _as_sequence(knock_out)
         sites = "*.weights" if layer is None else f"*.{layer}.*.weights"
@@ -574,15 +564,12 @@ class Pipeline:
 
     def _check_attends(self, what: str) -> None:
         """Raises an error if the model has no attention."""
-        if not self.model.heads():
-            raise InputError(
-                what,
-                got=f"a {self.model.config.family} model without attention",
-                expected="a model with attention",
-                fix="train one with model.attention: additive"
-                if hasattr(self.model.config, "attention")
-                else None,
-            )
+        if self.model.heads():
+            return
+        config = self.model.config
+        got = f"a {config.family} model without attention"
+        fix = "train one with model.attention: additive" if hasattr(config, "attention") else None
+        raise InputError(what, got=got, expected="a model with attention", fix=fix)
 
     def heads(
         self, texts: Sequence[Any], progress: Callable[[int, int], None] | None = None

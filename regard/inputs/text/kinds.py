@@ -121,9 +121,8 @@ def _train_wordpiece(texts: Sequence[str], config: TokensConfig) -> Inner:
 def _train_unigram(texts: Sequence[str], config: TokensConfig) -> Inner:
     """Learn a Unigram model, with `▁` for a space."""
     # punctuation is isolated, so that no piece can spell a special symbol
-    split = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(SPACE), pre_tokenizers.Punctuation("isolated")]
-    )
+    steps = [pre_tokenizers.Metaspace(SPACE), pre_tokenizers.Punctuation("isolated")]
+    split = pre_tokenizers.Sequence(steps)
     draft = _assemble(models.Unigram(), config, split, decoders.Metaspace(SPACE))
     texts = _replace_rare(texts, draft, keep=config.vocab - len(SPECIAL) - 1)  # 1 for the space
     trainer = trainers.UnigramTrainer(

@@ -66,12 +66,9 @@ class Ngrams:
         for words in _word_windows(pieces, size):
             hashes.add(_hash_words(words))
             if hashes.count > MAX_NGRAMS:  # at once, so that a longer text cannot fill the memory
-                raise InputError(
-                    "decode.no_copy",
-                    got=f"a text with more than {MAX_NGRAMS:,} different sequences of {size} words",
-                    expected=f"at most {MAX_NGRAMS:,}",
-                    fix="set decode.no_copy to 0",
-                )
+                got = f"a text with more than {MAX_NGRAMS:,} different sequences of {size} words"
+                expected, fix = f"at most {MAX_NGRAMS:,}", "set decode.no_copy to 0"
+                raise InputError("decode.no_copy", got=got, expected=expected, fix=fix)
         hashes.flush()
         ngrams = Bloom.empty(hashes.count, BITS_PER_NGRAM)
         for keys in hashes.runs:
@@ -157,8 +154,7 @@ def _unique_hashes(hashes: Keys) -> Keys:
 def _is_in_run(hashes: Keys, run: Keys) -> NDArray[np.bool_]:
     """Whether each hash is in a sorted run; the first halves of a run differ, with 64 bits."""
     rows = np.searchsorted(run[:, 0], hashes[:, 0])
-    is_equal: NDArray[np.bool_] = (run[np.minimum(rows, len(run) - 1)] == hashes).all(axis=1)
-    return is_equal
+    return (run[np.minimum(rows, len(run) - 1)] == hashes).all(axis=1)
 
 
 def _word_windows(pieces: Iterable[tuple[str, bool]], size: int) -> Iterator[list[str]]:

@@ -146,10 +146,9 @@ def pieces_of(inner: Inner, spec: Spec, file: str) -> list[str]:
     for piece, token in entries.items():
         pieces[token] = piece.removeprefix(HIDDEN) or piece  # a piece may be `HIDDEN` itself
     for entry in spec.get("added_tokens") or []:
-        if not (0 <= entry["id"] <= highest and pieces[entry["id"]] == entry["content"]):
-            raise file_error(
-                file, f"{entry['content']!r} with the id {entry['id']}, which it cannot have"
-            )
+        name, token = entry["content"], entry["id"]
+        if not (0 <= token <= highest and pieces[token] == name):
+            raise file_error(file, f"{name!r} with the id {token}, which it cannot have")
     return pieces
 
 
@@ -184,7 +183,8 @@ def kind_of(spec: Spec) -> str:
 
 def _hide_symbols(spec: Spec) -> Spec:
     """Put `HIDDEN` before the names of the special symbols, so that no text contains them."""
-    special = {entry["content"] for entry in spec.get("added_tokens") or [] if entry.get("special")}
+    added = spec.get("added_tokens") or []
+    special = {entry["content"] for entry in added if entry.get("special")}
 
     def hide(name: str) -> str:
         return HIDDEN + name if name in special else name
@@ -200,10 +200,8 @@ def _hide_symbols(spec: Spec) -> Spec:
         # SentencePiece never merges pieces into a control symbol, but converted files may have
         # such merges
         model["merges"] = [merge for merge in model["merges"] if _piece_of(merge) not in special]
-    added = [
-        {**entry, "content": hide(entry["content"])} for entry in spec.get("added_tokens") or []
-    ]
-    return {**spec, "model": model, "added_tokens": added}
+    hidden = [{**entry, "content": hide(entry["content"])} for entry in added]
+    return {**spec, "model": model, "added_tokens": hidden}
 
 
 def _piece_of(merge: str | list[str]) -> str:

@@ -56,9 +56,8 @@ class Folder:
         try:
             return self.bytes(name).decode("utf-8")
         except UnicodeDecodeError as problem:
-            raise file_error(
-                self.name(name), f"text that is not UTF-8, at byte {problem.start}"
-            ) from None
+            got = f"text that is not UTF-8, at byte {problem.start}"
+            raise file_error(self.name(name), got) from None
 
     def json(self, name: str) -> dict[str, Any]:
         """Parse a file with a JSON object."""
