@@ -175,12 +175,9 @@ def train_vectors(
     thread_count = setup(threads, form.seed, quiet=quiet).threads
     table = run(form, out, resume=resume, quiet=quiet, threads=thread_count)
     word = next((word for word in table.words if len(word) > 4), table.words[0])
-    quoted_run = shlex.quote(out)
-    print_status(f"{table} is in {out}", quiet=quiet)
-    print_status(
-        f"try: regard vectors {quoted_run} nearest {shlex.quote(word)}   regard eval {quoted_run}",
-        quiet=quiet,
-    )
+    quoted_run, quoted_word = shlex.quote(out), shlex.quote(word)
+    commands = f"regard vectors {quoted_run} nearest {quoted_word}   regard eval {quoted_run}"
+    print_status(f"{table} is in {out}\ntry: {commands}", quiet=quiet)
 
 
 def evaluate_vectors(

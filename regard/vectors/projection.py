@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -96,8 +97,7 @@ def tsne(rows: npt.ArrayLike, perplexity: float, seed: int = 0, steps: int = STE
 def _distances(points: Points) -> Points:
     """Squared Euclidean distances (items, items)."""
     lengths = (points**2).sum(1)
-    squared: Points = (lengths[:, None] + lengths[None] - 2 * points @ points.T).clip(min=0)
-    return squared
+    return (lengths[:, None] + lengths[None] - 2 * points @ points.T).clip(min=0)
 
 
 def _affinities(distances: Points, perplexity: float) -> Points:
@@ -115,8 +115,7 @@ def _affinities(distances: Points, perplexity: float) -> Points:
         low, high = np.where(wide, precision, low), np.where(wide, high, precision)
         precision = np.where(np.isinf(high), precision * 2, (low + high) / 2)
     joint = shares + shares.T
-    affinities: Points = (joint / joint.sum()).clip(min=1e-12)
-    return affinities
+    return (joint / joint.sum()).clip(min=1e-12)
 
 
 def draw_map(words: list[str], points: Points, title: str, caption: str, path: Path) -> None:
@@ -127,6 +126,7 @@ def draw_map(words: list[str], points: Points, title: str, caption: str, path: P
     from regard.runtime.files import write_file
 
     ending = map_ending(path)
+    label: Any = {"textcoords": "offset points", "ha": "center", "fontsize": size(SMALLEST)}
     with style():
         sheet = Sheet(1280, 720)
         sheet.text((24, 16), shorten(title, 1100, TITLE), TITLE, weight="bold")
@@ -138,16 +138,8 @@ def draw_map(words: list[str], points: Points, title: str, caption: str, path: P
         axes.margins(0.07, 0.07)
         if len(words) <= LABELLED:
             for word, x, y, above in _label_sides(words, points):
-                axes.annotate(
-                    word,
-                    (x, y),
-                    (0, 5 if above else -5),
-                    textcoords="offset points",
-                    ha="center",
-                    va="bottom" if above else "top",
-                    fontsize=size(SMALLEST),
-                    color=INK,
-                )
+                distance, anchor = (5, "bottom") if above else (-5, "top")
+                axes.annotate(word, (x, y), (0, distance), va=anchor, color=INK, **label)
         picture = render(sheet.figure, ending)
     write_file(path, picture)
 

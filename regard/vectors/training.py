@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
@@ -220,9 +220,8 @@ class _Sampler:
         draw = np.random.Generator(np.random.PCG64([self.seed, epoch, block]))
         ids = self.stream[block * BLOCK : (block + 1) * BLOCK]
         line_numbers = np.cumsum(ids == END, dtype=np.int32)
-        kept_indices = np.flatnonzero(
-            (draw.random(len(ids), np.float32) < self.keep[ids]) & (ids != END)
-        )
+        is_drawn = draw.random(len(ids), np.float32) < self.keep[ids]
+        kept_indices = np.flatnonzero(is_drawn & (ids != END))
         if not len(kept_indices):
             return None
         # Pieces begin at a random offset, so that the pairs lost at piece ends differ by epoch.
@@ -359,13 +358,10 @@ class _Training:
         """Run one step, all updates of a block, and log its loss and speed."""
         MACHINE.watch(1)
         loss = math.nan
-        updates = 0 if batches is None else len(batches.tokens)
-        for update in range(updates):
-            assert batches is not None
-            rate = self._rate(self.step + update / updates)
-            if update == 0:
-                loss = self._loss(batches)
-            self._update(batches, update, rate)
+        if batches is not None:
+            loss, updates = self._loss(batches), len(batches.tokens)
+            for update in range(updates):
+                self._update(batches, update, self._rate(self.step + update / updates))
         now = time.perf_counter()
         spent, self._clock = now - self._clock, now
         self.step, self.seconds = self.step + 1, self.seconds + spent
@@ -488,9 +484,8 @@ class _Training:
         if words_in(start.tokenizer, folder) != self.text.words:
             raise InputError(f"{folder}/tokenizer.json", got="other words than the text's",
                              expected="the same")  # fmt: skip
-        weights: Mapping[str, Tensor] = {TENSOR: self.vectors}
-        check_tensors(f"{folder}/{MODEL}", start.weights, weights)
-        outputs: Mapping[str, Tensor] = {OUTPUTS: self.outputs}
+        check_tensors(f"{folder}/{MODEL}", start.weights, {TENSOR: self.vectors})
+        outputs = {OUTPUTS: self.outputs}
         check_tensors(f"{folder}/{TRAINING_TENSORS}", start.training_tensors, outputs)
         self.vectors, self.outputs = start.weights[TENSOR], start.training_tensors[OUTPUTS]
         self.step, self.seconds = start.step, facts.place.seconds
