@@ -64,6 +64,8 @@ SEEN = "seen.bin"
 MANIFEST = "manifest.json"
 FOR_USE = {CONFIG, MODEL, TOKENIZER, RECIPE}
 FOR_RESUMING = {TRAINING, TRAINING_TENSORS}
+RAW_WEIGHTS = "weights."
+"""Before the names of tensors in `training.safetensors` that are the weights of the training."""
 CHECKPOINTS = "checkpoints"
 """The folder of a run that holds its checkpoints."""
 LARGEST = {MANIFEST: 2**20, CONFIG: 2**24, TOKENIZER: 2**28, RECIPE: 2**24, TRAINING: 2**24,
@@ -120,6 +122,14 @@ class Snapshot:
     training: dict[str, Any] = field(default_factory=dict)
     seen: bytes = b""
 
+    def split_tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The weights of the training itself, if the model is an average, and all other tensors."""
+        weights, others = {}, dict(self.training_tensors)
+        for name in self.training_tensors:
+            if name.startswith(RAW_WEIGHTS):
+                weights[name.removeprefix(RAW_WEIGHTS)] = others.pop(name)
+        return weights, others
+
 
 def write_folder(folder: Path, snapshot: Snapshot) -> None:
     """Write one checkpoint folder anywhere, completely or not at all.
@@ -130,9 +140,8 @@ def write_folder(folder: Path, snapshot: Snapshot) -> None:
     """
     folder = folder.absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(
-            f"{folder} exists and is not empty", fix="choose a new name or an empty folder"
-        )
+        fix = "choose a new name or an empty folder"
+        raise InputError(f"{folder} exists and is not empty", fix=fix)
     with reporting(f"checkpoint {folder}", "nothing was left behind"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         write_checkpoint(folder, snapshot)
@@ -184,20 +193,16 @@ def read_tokenizer(folder: Path, manifest: Manifest | None = None, config: bytes
     """
     manifest = manifest or read_manifest(folder)
     _read_config(folder, manifest, config)
-    text: str = _read_parsed(folder, manifest, TOKENIZER, bytes.decode)
-    return text
+    return _read_parsed(folder, manifest, TOKENIZER, bytes.decode)
 
 
 def _read_config(folder: Path, manifest: Manifest, data: bytes = b"") -> dict[str, Any]:
     """The contents of `config.json`; refuses a folder of another layout version."""
     config: dict[str, Any] = _read_parsed(folder, manifest, CONFIG, parse_json, data)
     if config.get("regard") != FORMAT:
-        raise InputError(
-            f'{folder / CONFIG}: "regard"',
-            got=config.get("regard", "nothing"),
-            expected=FORMAT,
-            fix="it was written by another version of regard; use that one",
-        )
+        got, what = config.get("regard", "nothing"), f'{folder / CONFIG}: "regard"'
+        fix = "it was written by another version of regard; use that one"
+        raise InputError(what, got=got, expected=FORMAT, fix=fix)
     return config
 
 

@@ -12,7 +12,6 @@ has the present record, and one rename puts a checkpoint and its record in place
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import logging
 import os
@@ -22,6 +21,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -153,9 +153,8 @@ def save(
     except OSError as error:
         intact = next((path.name for path in _checkpoints(run) if is_sound(path)), None)
         state = f"checkpoint {intact} is whole" if intact else "there is no earlier checkpoint"
-        raise write_error(
-            f"checkpoint {folder}", error, f"{state}; fix the cause, then continue with --resume"
-        ) from error
+        state = f"{state}; fix the cause, then continue with --resume"
+        raise write_error(f"checkpoint {folder}", error, state) from error
     return folder
 
 
@@ -178,9 +177,7 @@ def latest(run: Path) -> tuple[Path, Snapshot, list[str]] | None:
     if not folders:
         return None
     with_manifests = ((folder, manifests.get(folder)) for folder in folders)
-    return _first_sound(
-        run, with_manifests, lambda folder, manifest: read(folder, manifest, training=True)
-    )
+    return _first_sound(run, with_manifests, partial(read, training=True))
 
 
 def to_resume(run: Path, changed_keys: Callable[[str, str], list[str]]) -> Snapshot | None:
@@ -309,9 +306,8 @@ def _recorded_best(folder: Path, manifest: Manifest) -> Best | None:
         raise InputError(f"{folder / TRAINING}", got="no place.best", expected="one, or null")
     best = checked(_BEST, state["best"], f"{folder / TRAINING}: place.best")
     if best is not None and best.step > int(folder.name):
-        raise InputError(
-            f"{folder / TRAINING}: place.best.step", got=best.step, expected="no later step"
-        )
+        what = f"{folder / TRAINING}: place.best.step"
+        raise InputError(what, got=best.step, expected="no later step")
     return best
 
 
@@ -417,9 +413,8 @@ class RunLock:
                     raise
                 return False
             if not folder:
-                raise InputError(
-                    str(self.run), got="a file", expected="a folder or a new name"
-                ) from None
+                expected = "a folder or a new name"
+                raise InputError(str(self.run), got="a file", expected=expected) from None
             return False
         return True
 
@@ -465,7 +460,7 @@ class RunLock:
             if path != self.file:
                 remove(path)
         self.file.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # another process may already use the folder again
+        with suppress(OSError):  # another process may already use the folder again
             self.run.rmdir()
 
     def _release(self) -> None:
@@ -517,9 +512,8 @@ def _first_sound(
                 raise manifest
             result = attempt(folder, manifest)
         except Damaged as problem:
-            damaged[folder] = (
-                f"checkpoint {folder.name} is damaged ({problem.file}: {problem.problem})"
-            )
+            reason = f"{problem.file}: {problem.problem}"
+            damaged[folder] = f"checkpoint {folder.name} is damaged ({reason})"
             continue
         return folder, result, [f"{message}; using {folder.name}" for message in damaged.values()]
     raise InputError(
@@ -545,10 +539,8 @@ def _no_checkpoint_error(path: Path) -> InputError:
         got = "a run without a checkpoint yet"
         fix = "wait for its first one, or continue with `regard train ... --resume`"
     elif any(path.glob("*.safetensors")):
-        got, fix = (
-            f"weights without their {CONFIG}",
-            "take the file from another copy of the model",
-        )
+        got = f"weights without their {CONFIG}"
+        fix = "take the file from another copy of the model"
     else:
         got = "no checkpoint in it" if any(path.iterdir()) else "an empty folder"
     return InputError(str(path), got=got, expected="a run or a checkpoint", fix=fix)
@@ -611,12 +603,7 @@ def _raw_weights(folder: Path) -> dict[str, Tensor]:
     training's weights are then stored beside it, as `weights.NAME`.
     """
     snapshot = read(folder, training=True)
-    raw = {
-        name.removeprefix("weights."): tensor
-        for name, tensor in snapshot.training_tensors.items()
-        if name.startswith("weights.")
-    }
-    return raw or snapshot.weights
+    return snapshot.split_tensors()[0] or snapshot.weights
 
 
 def summary(run: Path) -> dict[str, int | float | None]:

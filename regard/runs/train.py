@@ -320,12 +320,10 @@ def _facts(snapshot: Snapshot) -> dict[str, Any]:
 def _check_config(recipe: Recipe, snapshot: Snapshot) -> None:
     """Refuses a checkpoint whose `config.json` describes another model than its recipe."""
     if parse_description(snapshot.config)[0] != recipe.model:
-        raise InputError(
-            f"checkpoint {folder_name(snapshot.step)}: {CONFIG}",
-            got="another model than that of recipe.yaml",
-            expected="the same",
-            fix="take the two from one copy of the checkpoint",
-        )
+        what = f"checkpoint {folder_name(snapshot.step)}: {CONFIG}"
+        got = "another model than that of recipe.yaml"
+        fix = "take the two from one copy of the checkpoint"
+        raise InputError(what, got=got, expected="the same", fix=fix)
 
 
 def _compare_facts(facts: dict[str, Any], snapshot: Snapshot) -> None:
@@ -342,14 +340,10 @@ def _compare_facts(facts: dict[str, Any], snapshot: Snapshot) -> None:
             fix="put the data back as it was, or start a new run",
         )
     facts = {"dtype": "fp32"} | facts
+    message = "%s: %s now, %s when the run began; the last bits of the weights may differ"
     for what in ("threads", "torch", "dtype"):
         if before[what] != facts[what]:
-            _logger.warning(
-                "%s: %s now, %s when the run began; the last bits of the weights may differ",
-                what,
-                facts[what],
-                before[what],
-            )
+            _logger.warning(message, what, facts[what], before[what])
 
 
 def _check_memory(recipe: Recipe, vocabularies: Sequence[int]) -> None:

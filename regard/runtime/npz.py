@@ -83,12 +83,9 @@ class PackedArray:
             InputError: As `read` does.
         """
         if self.kind.hasobject:
-            raise InputError(
-                self.what,
-                got="Python objects, which could run code",
-                expected="an array of texts or numbers",
-                fix="save texts as np.array(texts, dtype=str)",
-            )
+            got, expected = "Python objects, which could run code", "an array of texts or numbers"
+            fix = "save texts as np.array(texts, dtype=str)"
+            raise InputError(self.what, got=got, expected=expected, fix=fix)
         stored, unpacked = self._info.compress_size, self._info.file_size
         if min(self.shape, default=0) < 0 or not self.kind.itemsize or self.size > unpacked:
             got = f"an array of {self.shape}, {self.size:,} bytes"
