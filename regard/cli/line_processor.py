@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from regard.cli.options import print_status
 from regard.data.text.records import LONGEST_LINE
 from regard.errors import InputError, safe
+from regard.runtime.printing import print_status
 
 T = TypeVar("T")
 PROMPT = "> "
