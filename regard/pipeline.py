@@ -285,12 +285,9 @@ class Pipeline:
 
     def _refuse(self, name: str) -> NoReturn:
         """Raises the error for a verb that the model does not have; it lists those it has."""
-        verbs = [*self.verbs]
-        raise InputError(
-            f"{self.name} cannot {name}",
-            got=f"a {self.model.config.family} model for {self.recipe.task}",
-            fix=f"use `regard {verbs[0]}`" if len(verbs) == 1 else f"it can {', '.join(verbs)}",
-        )
+        verbs, got = [*self.verbs], f"a {self.model.config.family} model for {self.recipe.task}"
+        fix = f"use `regard {verbs[0]}`" if len(verbs) == 1 else f"it can {', '.join(verbs)}"
+        raise InputError(f"{self.name} cannot {name}", got=got, fix=fix)
 
     def __getattr__(self, name: str) -> Any:
         """A verb by its name: `p.fill(text, 3)` is `p.run("fill", text, 3)`."""
@@ -427,8 +424,8 @@ class Pipeline:
             InputError: The model is for another task.
         """
         if not TASKS[self.recipe.task].head or not hasattr(self.task, "measure"):
-            raise InputError(f"{self.name}", got=f"a model for {self.recipe.task}",
-                             expected="one for classify, tag or answer")  # fmt: skip
+            got, expected = f"a model for {self.recipe.task}", "one for classify, tag or answer"
+            raise InputError(self.name, got=got, expected=expected)
         return self.task.measure(self.model, examples)
 
     def words(
@@ -714,11 +711,9 @@ def _change_decoding(recipe: Recipe, changes: Mapping[str, Any]) -> DecodeConfig
 
 def no_tokenizer(name: str) -> InputError:
     """The error for a model without a tokenizer."""
-    return InputError(
-        f"{name} has no tokenizer",
-        expected="tokenizer.json or a vocabulary file in its folder",
-        fix="add one; without it a model takes ids alone: p.logits(ids), p.generate(ids)",
-    )
+    expected = "tokenizer.json or a vocabulary file in its folder"
+    fix = "add one; without it a model takes ids alone: p.logits(ids), p.generate(ids)"
+    return InputError(f"{name} has no tokenizer", expected=expected, fix=fix)
 
 
 def _as_sequence(heads: Sequence[str]) -> Sequence[str]:

@@ -88,10 +88,8 @@ class Damaged(InputError):
 
     def __init__(self, folder: Path, file: str, problem: str) -> None:
         self.folder, self.file, self.problem = folder, file, problem
-        super().__init__(
-            f"checkpoint {folder} is damaged ({file}: {problem})",
-            fix="use another checkpoint of the run, or a fresh copy of this one",
-        )
+        fix = "use another checkpoint of the run, or a fresh copy of this one"
+        super().__init__(f"checkpoint {folder} is damaged ({file}: {problem})", fix=fix)
 
 
 class Misnamed(InputError):
@@ -164,10 +162,8 @@ def read(
     """
     manifest = manifest or read_manifest(folder)
     if training and TRAINING not in manifest.files:
-        raise InputError(
-            f"checkpoint {folder} holds no training state",
-            fix="it can be used, but training cannot be resumed from it",
-        )
+        fix = "it can be used, but training cannot be resumed from it"
+        raise InputError(f"checkpoint {folder} holds no training state", fix=fix)
     for name in () if training else manifest.files.keys() & FOR_RESUMING:
         with _report_damage(folder, name):
             _check_size(folder, manifest, name, (folder / name).stat().st_size)
@@ -369,12 +365,10 @@ def _check_name(folder: Path, manifest: Manifest) -> None:
     if path.parent.name != CHECKPOINTS or not re.fullmatch("[0-9]{8,}", path.name):
         return
     if TRAINING in manifest.files and path.name != folder_name(manifest.step):
-        raise Misnamed(
-            str(folder),
-            got=f"the checkpoint of step {manifest.step}, by its {MANIFEST}",
-            expected=f"that of step {int(path.name)}, by its name",
-            fix="remove it: a copy or a link under another name would pass for that step",
-        )
+        got = f"the checkpoint of step {manifest.step}, by its {MANIFEST}"
+        expected = f"that of step {int(path.name)}, by its name"
+        fix = "remove it: a copy or a link under another name would pass for that step"
+        raise Misnamed(str(folder), got=got, expected=expected, fix=fix)
 
 
 def verify_file(folder: Path, manifest: Manifest, name: str, data: bytes = b"") -> bytes:

@@ -203,10 +203,9 @@ def to_resume(run: Path, changed_keys: Callable[[str, str], list[str]]) -> Snaps
         _logger.warning(message)
     if changed := changed_keys(snapshot.recipe, str(folder / RECIPE)):
         more_keys = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        raise InputError(
-            f"--resume with another recipe: {', '.join(changed[:3])}{more_keys} changed",
-            fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
-        )
+        what = f"--resume with another recipe: {', '.join(changed[:3])}{more_keys} changed"
+        fix = "resume with the recipe of the run (its recipe.yaml), or choose another folder"
+        raise InputError(what, fix=fix)
     return snapshot
 
 
@@ -315,10 +314,8 @@ def _manifest_in_run(folder: Path) -> Manifest:
     """The manifest of a run's checkpoint; refuses a model without training state."""
     manifest = read_manifest(folder)
     if TRAINING not in manifest.files:
-        raise InputError(
-            f"{folder} holds no training state",
-            fix="it is not a checkpoint of this run; put it somewhere else",
-        )
+        fix = "it is not a checkpoint of this run; put it somewhere else"
+        raise InputError(f"{folder} holds no training state", fix=fix)
     return manifest
 
 
@@ -442,10 +439,9 @@ class RunLock:
         except BlockingIOError as error:
             owner = os.read(descriptor, 20).decode("ascii", "replace")
             os.close(descriptor)
-            raise InputError(
-                f"another process{owner and f' ({owner})'} is training in {self.run}",
-                fix="wait until it ends, or choose another folder",
-            ) from error
+            what = f"another process{owner and f' ({owner})'} is training in {self.run}"
+            fix = "wait until it ends, or choose another folder"
+            raise InputError(what, fix=fix) from error
         except BaseException:
             os.close(descriptor)
             raise
@@ -516,11 +512,10 @@ def _first_sound(
             damaged[folder] = f"checkpoint {folder.name} is damaged ({reason})"
             continue
         return folder, result, [f"{message}; using {folder.name}" for message in damaged.values()]
-    raise InputError(
-        f"{run} has no intact checkpoint: {next(iter(damaged.values()))}"
-        + (f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""),
-        fix="restore one from a copy, or train again into another folder",
-    )
+    more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+    what = f"{run} has no intact checkpoint: {next(iter(damaged.values()))}{more}"
+    fix = "restore one from a copy, or train again into another folder"
+    raise InputError(what, fix=fix)
 
 
 def _no_checkpoint_error(path: Path) -> InputError:

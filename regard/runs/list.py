@@ -92,14 +92,8 @@ def shelf_rows(names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         model, verbs = "vectors", ["vectors"]
         if is_model(entry):
             model, verbs = _family_and_verbs(entry)
-        yield {
-            "name": name,
-            "kind": SHIPPED,
-            "model": model,
-            "bytes": bytes_of(entry),
-            "score": _first_score(entry),
-            "verbs": verbs,
-        }
+        row = {"name": name, "kind": SHIPPED, "model": model, "bytes": bytes_of(entry)}
+        yield {**row, "score": _first_score(entry), "verbs": verbs}
 
 
 def _family_and_verbs(entry: Traversable) -> tuple[str, list[str]]:

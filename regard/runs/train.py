@@ -334,11 +334,9 @@ def _compare_facts(facts: dict[str, Any], snapshot: Snapshot) -> None:
     """
     before = _facts(snapshot)
     if before["data"] != facts["data"]:
-        names = sorted(set(before["data"].items()) ^ set(facts["data"].items()))
-        raise InputError(
-            f"--resume with other data: {names[0][0]} changed since the run began",
-            fix="put the data back as it was, or start a new run",
-        )
+        (name, _), *_ = sorted(set(before["data"].items()) ^ set(facts["data"].items()))
+        fix = "put the data back as it was, or start a new run"
+        raise InputError(f"--resume with other data: {name} changed since the run began", fix=fix)
     facts = {"dtype": "fp32"} | facts
     message = "%s: %s now, %s when the run began; the last bits of the weights may differ"
     for what in ("threads", "torch", "dtype"):

@@ -306,12 +306,10 @@ def _store_address() -> tuple[str, int]:
     """The host and the port of the shared store, from the environment."""
     host, port = (os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
     if not host or not (port.isdigit() and int(port) < 2**16):
-        raise InputError(
-            "several processes (RANK and WORLD_SIZE are set)",
-            got=f"MASTER_ADDR={host} MASTER_PORT={port}",
-            expected="the address of process 0",
-            fix="start them by torchrun, which sets these variables; or unset WORLD_SIZE",
-        )
+        what = "several processes (RANK and WORLD_SIZE are set)"
+        got = f"MASTER_ADDR={host} MASTER_PORT={port}"
+        fix = "start them by torchrun, which sets these variables; or unset WORLD_SIZE"
+        raise InputError(what, got=got, expected="the address of process 0", fix=fix)
     return host, int(port)
 
 

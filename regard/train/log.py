@@ -74,10 +74,8 @@ class TensorBoardLog:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise UserError(
-                "train.tensorboard: the package tensorboard is not installed",
-                fix="pip install 'regard[tensorboard]'",
-            ) from error
+            what = "train.tensorboard: the package tensorboard is not installed"
+            raise UserError(what, fix="pip install 'regard[tensorboard]'") from error
         self._writer: Any = SummaryWriter(str(folder), purge_step=after + 1)
 
     def write(self, step: int, values: Mapping[str, Value]) -> None:

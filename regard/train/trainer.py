@@ -45,6 +45,7 @@ from regard.runtime.ranks import SINGLE_PROCESS, Ranks
 from regard.runtime.sharing import MACHINE
 from regard.runtime.stopping import signal_name
 from regard.runtime.tensors import find_not_finite
+from regard.train import optim
 from regard.train.config import TrainConfig
 from regard.train.log import (
     MetricsLog,
@@ -55,14 +56,6 @@ from regard.train.log import (
     read_metrics,
 )
 from regard.train.moving_average import MovingAverage
-from regard.train.optim import (
-    check_optimizer,
-    learning_rate,
-    optimizer,
-    optimizer_tensors,
-    parameters_without_state,
-    restore_optimizer,
-)
 from regard.train.signals import StopRequest, stop_requests
 from regard.train.step import MOST_PARTS, choose_strategy, parts_for
 from regard.train.task import Learnable
@@ -202,7 +195,7 @@ class Trainer:
 
     def __init__(self, job: Job, resume: Snapshot | None = None) -> None:
         self.job, self.model, self.task, self.config = job, job.model, job.task, job.config
-        self.optimizer = optimizer(job.model, job.config)
+        self.optimizer = optim.optimizer(job.model, job.config)
         self.ranks = job.ranks
         self.parts = self._parts(resume)
         self.strategy = choose_strategy(
@@ -340,7 +333,7 @@ class Trainer:
         self._waited += time.perf_counter() - started
         state.step += 1
         state.cursor = parts[-1][1]
-        rate = learning_rate(state.step, config, self.job.dim)
+        rate = optim.learning_rate(state.step, config, self.job.dim)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
         self.optimizer.zero_grad(set_to_none=True)
@@ -511,7 +504,7 @@ class Trainer:
             return
         state = self.state
         weights, raw_weights, averaged = self.model.state_dict(), {}, None
-        optimizer_state = optimizer_tensors(self.model, self.optimizer)
+        optimizer_state = optim.optimizer_tensors(self.model, self.optimizer)
         self._require_finite(weights, "the weights")
         self._require_finite(optimizer_state, "the optimizer's averages")
         if self.average is not None:
@@ -587,12 +580,12 @@ class Trainer:
         check_tensors(f"{file}: weights", raw_weights, own_weights if raw_weights else {})
         random = tensors.pop("random", torch.empty(0))
         _check_random(file, random)
-        check_optimizer(file, self.model, tensors, step, self.config.optimizer)
+        optim.check_optimizer(file, self.model, tensors, step, self.config.optimizer)
         self.model.load_state_dict(raw_weights or snapshot.weights)
         if self.average is not None:
             self.average.restore(snapshot.weights, own_weights)
-        self._check_missing_state(file, parameters_without_state(self.model, tensors))
-        restore_optimizer(self.model, self.optimizer, tensors)
+        self._check_missing_state(file, optim.parameters_without_state(self.model, tensors))
+        optim.restore_optimizer(self.model, self.optimizer, tensors)
         torch.set_rng_state(random)
 
     def _check_missing_state(self, file: str, names: list[str]) -> None:

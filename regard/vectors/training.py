@@ -444,10 +444,9 @@ class _Training:
     def _save(self) -> None:
         """Write a checkpoint; raise an error if the vectors are not finite."""
         if not all(bool(table.isfinite().all()) for table in (self.vectors, self.outputs)):
-            raise FoundProblems(
-                f"training stopped at step {self.step}: the vectors are not finite",
-                fix="lower train.learning_rate; earlier checkpoints are unchanged",
-            )
+            problem = f"training stopped at step {self.step}: the vectors are not finite"
+            fix = "lower train.learning_rate; earlier checkpoints are unchanged"
+            raise FoundProblems(problem, fix=fix)
         if self.path is not None:
             checkpoint.save(self.path, self._snapshot(), self.recipe.train.keep, None)
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from regard.errors import InputError
 from regard.inputs.text.bloom import Bloom, Keys, as_keys
+from regard.inputs.text.saved import COPY
 
 BITS_PER_NGRAM = 10
 """Bits of the set for each n-gram."""
@@ -107,12 +108,8 @@ class Ngrams:
         with contextlib.suppress(KeyError, TypeError, ValueError):
             bits = base64.b64decode(entries["bits"], validate=True)
         if not isinstance(size, int) or not 1 <= size <= 1000 or not bits:
-            raise InputError(
-                "tokenizer.json",
-                got="damaged n-grams of the training text",
-                expected="those of a Regard checkpoint",
-                fix="take the file from another copy of the checkpoint",
-            )
+            got, expected = "damaged n-grams of the training text", "those of a Regard checkpoint"
+            raise InputError("tokenizer.json", got=got, expected=expected, fix=COPY)
         return cls(size, bits)
 
 

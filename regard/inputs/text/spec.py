@@ -54,12 +54,8 @@ class guarded:  # noqa: N801 (as `contextlib.suppress`; entered with every text,
 
 def file_error(file: str, got: str) -> InputError:
     """Return the error for a damaged file."""
-    return InputError(
-        file,
-        got=got,
-        expected="a tokenizer in Hugging Face's format",
-        fix="take the file from another copy of the model",
-    )
+    fix = "take the file from another copy of the model"
+    return InputError(file, got=got, expected="a tokenizer in Hugging Face's format", fix=fix)
 
 
 def parse_object(text: str, make_error: Callable[[str], InputError]) -> dict[str, Any]:

@@ -63,11 +63,9 @@ def check_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as problem:
-        raise InputError(
-            "the text is not valid Unicode",
-            got=f"{text[problem.start]!r} at character {problem.start + 1}",
-            expected="text that can be written as UTF-8",
-        ) from None
+        what, expected = "the text is not valid Unicode", "text that can be written as UTF-8"
+        got = f"{text[problem.start]!r} at character {problem.start + 1}"
+        raise InputError(what, got=got, expected=expected) from None
     return text
 
 
