@@ -34,15 +34,8 @@ from regard.models import Model, describe
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runtime.device import runtime_on
+from regard.tasks import ids as token_ids
 from regard.tasks.base_task import warn_truncated
-from regard.tasks.ids import (
-    check_roles,
-    embed_ids,
-    generate_ids,
-    logits_of,
-    logits_of_input,
-    rows_of,
-)
 from regard.tasks.options import VerbOptions
 from regard.tasks.specs import TASKS, every_verb, verbs_of
 from regard.tasks.verbs import Verb
@@ -330,14 +323,16 @@ class Pipeline:
         self, verb: Verb, items: Any, mask: Any, options: Any, settings: Mapping[str, Any]
     ) -> Any:
         """Applies a verb to token ids: generated ids if it decodes, else one vector per text."""
-        rows, _ = rows_of(items, mask)
+        rows, _ = token_ids.rows_of(items, mask)
         model = self._model_without_heads(options.knock_out)
         results: Any
         if verb.decode:
             config = self.decoding(**settings)
-            results = generate_ids(model, self._vocabulary, rows, config)
+            results = token_ids.generate_ids(model, self._vocabulary, rows, config)
         else:
-            results = embed_ids(model, rows, pool=options.pool, normalise=options.normalise)
+            results = token_ids.embed_ids(
+                model, rows, pool=options.pool, normalise=options.normalise
+            )
         return results[0] if is_ids(items) else results
 
     def outputs(self, texts: Sequence[str], **options: Any) -> list[list[Output]]:
@@ -410,7 +405,7 @@ class Pipeline:
         if isinstance(max_length, int) and 0 < max_length < self.recipe.decode.min_length:
             changes = {"min_length": max_length, **changes}  # min_length must not exceed max_length
         config = _change_decoding(self.recipe, changes)
-        check_roles(config, self.model)
+        token_ids.check_roles(config, self.model)
         return config
 
     def measure(self, examples: Sequence[Any]) -> Measures:
@@ -470,8 +465,8 @@ class Pipeline:
         """
         source = self.reader.prepared_input(ids)
         if source is not None:
-            return logits_of_input(self.model, source)
-        return logits_of(self.model, ids, target_ids, mask)
+            return token_ids.logits_of_input(self.model, source)
+        return token_ids.logits_of(self.model, ids, target_ids, mask)
 
     def look(
         self,

@@ -272,11 +272,12 @@ def write_checkpoint(folder: Path, snapshot: Snapshot) -> None:
     """Write a checkpoint under a temporary name, then rename it."""
     with temporary_beside(folder) as temporary:
         temporary.mkdir()
-        files = {}
+        entries = {}
         for name, data in _pack_snapshot(snapshot):
             write_synced(temporary / name, data)
-            files[name] = _FileEntry.of(data)
-        write_synced(temporary / MANIFEST, Manifest(step=snapshot.step, files=files).render())
+            entries[name] = _FileEntry.of(data)
+        manifest = Manifest(step=snapshot.step, files=entries)
+        write_synced(temporary / MANIFEST, manifest.render())
         sync(temporary)
         temporary.rename(folder)
         sync(folder.parent)

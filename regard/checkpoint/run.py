@@ -52,17 +52,7 @@ from regard.checkpoint.folder import (
 from regard.checkpoint.folder import write_folder as write_folder
 from regard.config import checked
 from regard.errors import InputError
-from regard.runtime.files import (
-    hidden_sibling,
-    open_own,
-    read_regular,
-    refuse_link,
-    remove,
-    reporting,
-    sync,
-    write_error,
-    write_file,
-)
+from regard.runtime import files
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -142,7 +132,7 @@ def save(
     folder = run / CHECKPOINTS / folder_name(snapshot.step)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        sync(run)
+        files.sync(run)
         if folder.exists() and not is_sound(folder):
             _discard(folder)
         if not folder.exists():
@@ -154,7 +144,7 @@ def save(
         intact = next((path.name for path in _checkpoints(run) if is_sound(path)), None)
         state = f"checkpoint {intact} is whole" if intact else "there is no earlier checkpoint"
         state = f"{state}; fix the cause, then continue with --resume"
-        raise write_error(f"checkpoint {folder}", error, state) from error
+        raise files.write_error(f"checkpoint {folder}", error, state) from error
     return folder
 
 
@@ -358,9 +348,9 @@ def _write_best(run: Path, best: Best | None) -> None:
     """Write `best.json`, or remove it if there is no best checkpoint."""
     if best is not None and (run / CHECKPOINTS / best.checkpoint).is_dir():
         record = {"step": best.step, "loss": best.loss, "checkpoint": best.checkpoint}
-        write_file(run / "best.json", to_json_bytes(record))
+        files.write_file(run / "best.json", to_json_bytes(record))
     else:
-        with reporting(str(run / "best.json"), "the checkpoints are whole"):
+        with files.reporting(str(run / "best.json"), "the checkpoints are whole"):
             (run / "best.json").unlink(missing_ok=True)
 
 
@@ -383,14 +373,14 @@ class RunLock:
         self._descriptor: int | None = None
 
     def __enter__(self) -> RunLock:
-        with reporting(str(self.file), "nothing was changed"):
+        with files.reporting(str(self.file), "nothing was changed"):
             while self._descriptor is None:
                 self.created = self._make_folder()
                 self._descriptor = self._take_lock()
             try:
                 for name in ("checkpoints", "tensorboard"):
-                    refuse_link(self.run / name, folder=True)
-                refuse_link(self.run / "metrics.jsonl")
+                    files.refuse_link(self.run / name, folder=True)
+                files.refuse_link(self.run / "metrics.jsonl")
                 _remove_unfinished(self.run)
             except BaseException:
                 self._release()
@@ -425,7 +415,7 @@ class RunLock:
             InputError: Another process holds the lock.
         """
         try:
-            descriptor = open_own(self.file, os.O_RDWR | os.O_CREAT)
+            descriptor = files.open_own(self.file, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             return None
         try:
@@ -454,7 +444,7 @@ class RunLock:
         """
         for path in self.run.iterdir():
             if path != self.file:
-                remove(path)
+                files.remove(path)
         self.file.unlink(missing_ok=True)
         with suppress(OSError):  # another process may already use the folder again
             self.run.rmdir()
@@ -482,7 +472,7 @@ def _is_same_file(path: Path, descriptor: int) -> bool:
 
 def _discard(folder: Path) -> None:
     """Remove a checkpoint. It is renamed first, so that its name never has an incomplete folder."""
-    renamed = hidden_sibling(folder, "old")
+    renamed = files.hidden_sibling(folder, "old")
     shutil.rmtree(renamed, ignore_errors=True)
     folder.rename(renamed)
     shutil.rmtree(renamed, ignore_errors=True)
@@ -528,7 +518,7 @@ def _no_checkpoint_error(path: Path) -> InputError:
     elif path.name == CHECKPOINTS and _checkpoints(path.parent):
         got, fix = "the checkpoints of a run", f"name the run: {path.parent}"
     elif (config := path / CONFIG).is_file():
-        is_own = b'"regard"' in read_regular(config, LARGEST[CONFIG])
+        is_own = b'"regard"' in files.read_regular(config, LARGEST[CONFIG])
         got = "a checkpoint without its manifest" if is_own else "a Hugging Face folder, it seems"
     elif (path / CHECKPOINTS).is_dir() or (path / RECIPE).is_file():
         got = "a run without a checkpoint yet"
@@ -575,11 +565,15 @@ def _remove_unfinished(run: Path) -> None:
     for folder in (run, run / CHECKPOINTS):
         for path in folder.iterdir() if folder.is_dir() else ():
             if _UNFINISHED.fullmatch(path.name):
-                remove(path)
+                files.remove(path)
 
 
 def last_weights(run: Path, averaged_steps: AveragedSteps, before: int) -> list[dict[str, Tensor]]:
-    """The weights of the last sound checkpoints to be averaged before a step, newest first."""
+    """The weights of the last sound checkpoints to be averaged before a step, newest first.
+
+    They are those of the training itself. If a run was finished and later extended, its former last
+    checkpoint may hold an average, with the training's weights beside it, as `weights.NAME`.
+    """
     folders = _checkpoints(run)
     earlier = (f for f in folders if int(f.name) < before and averaged_steps.holds(f))
     weights: list[dict[str, Tensor]] = []
@@ -587,24 +581,14 @@ def last_weights(run: Path, averaged_steps: AveragedSteps, before: int) -> list[
         if len(weights) >= averaged_steps.count:
             break
         with suppress(Damaged, Misnamed):
-            weights.append(_raw_weights(folder))
+            snapshot = read(folder, training=True)
+            raw_weights, _ = snapshot.split_tensors()
+            weights.append(raw_weights or snapshot.weights)
     return weights
-
-
-def _raw_weights(folder: Path) -> dict[str, Tensor]:
-    """The weights of training itself, where a checkpoint's model may be an average of several.
-
-    If a run was finished and later extended, its former last checkpoint may hold an average; the
-    training's weights are then stored beside it, as `weights.NAME`.
-    """
-    snapshot = read(folder, training=True)
-    return snapshot.split_tensors()[0] or snapshot.weights
 
 
 def summary(run: Path) -> dict[str, int | float | None]:
     """A run's last step and best validation loss, for a listing."""
     folders, best = _checkpoints(run), read_best(run)
-    return {
-        "step": int(folders[0].name) if folders else None,
-        "best_loss": None if best is None else round(best.loss, 4),
-    }
+    step = int(folders[0].name) if folders else None
+    return {"step": step, "best_loss": None if best is None else round(best.loss, 4)}

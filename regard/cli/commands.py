@@ -311,11 +311,10 @@ def recipe_command(
 
     if keys:
         print_line(recipes.KEYS.listing(name))
-        return
-    if name is not None:
+    elif name is not None:
         print_line(recipes.text_of(name), end="")
-        return
-    print_line(_two_columns(recipes.shipped()))
+    else:
+        print_line(_two_columns(recipes.shipped()))
 
 
 @app.command("ls")

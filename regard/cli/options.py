@@ -16,13 +16,8 @@ DataColumns = Annotated[
     list[str] | None,
     Argument(metavar="[KEY=COLUMN]...", help="Columns of --data, such as data.text=sentence."),
 ]
-ModelPath = Annotated[
-    str,
-    Argument(
-        metavar="MODEL",
-        help="A run, a checkpoint, a model's folder, or a name: tiny/translate, gpt2.",
-    ),
-]
+MODELS = "A run, a checkpoint, a model's folder, or a name: tiny/translate, gpt2."
+ModelPath = Annotated[str, Argument(metavar="MODEL", help=MODELS)]
 Texts = Annotated[list[str] | None, Argument(metavar="[TEXT]...", help="Sentences.")]
 Input = Annotated[
     str | None,
@@ -48,14 +43,8 @@ TrainingDtype = Annotated[
     str, Option("--dtype", help="fp32; mixed precision: bf16 on cuda, and on CPUs that have it.")
 ]
 Seed = Annotated[int | None, Option("--seed", help="Random seed.")]
-AsKind = Annotated[
-    str | None,
-    Option(
-        "--as",
-        metavar="KIND",
-        help="Read another library's folder as this kind: bert, BertForTokenClassification, …",
-    ),
-]
+KINDS = "Read another library's folder as this kind: bert, BertForTokenClassification, …"
+AsKind = Annotated[str | None, Option("--as", metavar="KIND", help=KINDS)]
 KnockOut = Annotated[
     list[str] | None,
     Option("--knock-out", help="A head to remove, such as decoder.1.cross.3; repeatable."),

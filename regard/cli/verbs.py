@@ -12,6 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -19,14 +20,7 @@ import typer
 from typer import Argument, Option
 
 from regard.cli.late import LateCommand
-from regard.cli.options import (
-    AsJson,
-    Input,
-    ModelPath,
-    Quiet,
-    loads_model,
-    set_signature,
-)
+from regard.cli.options import AsJson, Input, ModelPath, Quiet, loads_model, set_signature
 from regard.errors import InputError
 from regard.runtime.printing import print_status, silence_warnings
 from regard.tasks.specs import every_verb
@@ -79,7 +73,7 @@ def command_of(verb: Verb, options_class: type[VerbOptions]) -> Callable[..., No
         settings = verb.command_settings(options, settings, pipeline.recipe.decode)
         call = VerbCall(pipeline, verb, options, settings, **switches)
         if texts and verb.ranks(options):
-            texts = pipeline.reader.files_in(texts, call.print_skipped)
+            texts = pipeline.reader.files_in(texts, partial(print_status, quiet=call.quiet))
         call.line_processor(all_known=bool(texts) or not is_interactive(source)).run(texts, source)
 
     command.__name__, command.__doc__ = verb.name, verb.help
@@ -99,10 +93,6 @@ class VerbCall:
     as_json: bool = False
     quiet: bool = False
     stream: bool = False
-
-    def print_skipped(self, message: str) -> None:
-        """Prints that a file is left out."""
-        print_status(message, quiet=self.quiet)
 
     def line_processor(self, *, all_known: bool) -> LineProcessor[Encoded]:
         """The `LineProcessor` of the command.

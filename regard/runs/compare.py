@@ -149,10 +149,8 @@ def load_recipes(entries: Mapping[str, str], overrides: Sequence[str] = ()) -> d
     for label, recipe in other_recipes:
         for key in recipes.changed(base, recipe):
             if any(key == same or key.startswith(f"{same}.") for same in EQUAL):
-                expected, fix = (
-                    "the same data and budget for all",
-                    f"set it for all of them: {key}=…",
-                )
+                expected = "the same data and budget for all"
+                fix = f"set it for all of them: {key}=…"
                 what = f"{label}: {key} differs from that of {first}"
                 raise InputError(what, expected=expected, fix=fix)
     return loaded

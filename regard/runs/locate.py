@@ -338,12 +338,8 @@ def _not_cached_error(repo: Repository, want: Want, reason: str) -> InputError:
     names = [folder.name.removeprefix("models--").replace("--", "/", 1)
             for folder in sorted(cache().glob(f"models--*--{repo.name}"))]  # fmt: skip
     if paths:
-        files = {
-            "model": "config.json or weights",
-            "config": "config.json",
-            "tokenizer": "tokenizer",
-        }
-        what = f"{repo} is in the Hugging Face cache only in part: {paths[-1]} has no {files[want]}"
+        missing = {"model": "config.json or weights", "config": "config.json"}.get(want, want)
+        what = f"{repo} is in the Hugging Face cache only in part: {paths[-1]} has no {missing}"
     if commits:
         return InputError(what, fix=f"a complete one is there: {repo.name}@{commits[-1]}")
     if names and not paths:

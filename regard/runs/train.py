@@ -310,13 +310,6 @@ class _Facts(Config):
     dtype: str = "fp32"
 
 
-def _facts(snapshot: Snapshot) -> dict[str, Any]:
-    """Reads and validates the values of a checkpoint's `training.json` beside "place"."""
-    facts = {key: value for key, value in snapshot.training.items() if key != "place"}
-    what = f"{folder_name(snapshot.step)}/{TRAINING}"
-    return checked(TypeAdapter(_Facts), facts, what).model_dump()
-
-
 def _check_config(recipe: Recipe, snapshot: Snapshot) -> None:
     """Refuses a checkpoint whose `config.json` describes another model than its recipe."""
     if parse_description(snapshot.config)[0] != recipe.model:
@@ -332,7 +325,9 @@ def _compare_facts(facts: dict[str, Any], snapshot: Snapshot) -> None:
     Other data is refused. Other threads or another version only cause a warning, since they change
     no more than the last bits of the weights.
     """
-    before = _facts(snapshot)
+    stored = {key: value for key, value in snapshot.training.items() if key != "place"}
+    file = f"{folder_name(snapshot.step)}/{TRAINING}"
+    before = checked(TypeAdapter(_Facts), stored, file).model_dump()
     if before["data"] != facts["data"]:
         (name, _), *_ = sorted(set(before["data"].items()) ^ set(facts["data"].items()))
         fix = "put the data back as it was, or start a new run"

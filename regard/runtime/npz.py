@@ -122,10 +122,8 @@ def open_npz(path: Path, file: BufferedReader) -> Iterator[Mapping[str, PackedAr
         if len({name.casefold() for name in names}) < len(names):
             got = f"a name twice among {', '.join(names)}"
             raise InputError(str(path), got=got, expected="another name for each array")
-        yield {
-            name: _read_packed_array(f"{path}: {name}", archive, info)
-            for name, info in zip(names, members, strict=True)
-        }
+        pairs = zip(names, members, strict=True)
+        yield {name: _read_packed_array(f"{path}: {name}", archive, info) for name, info in pairs}
 
 
 def _read_packed_array(what: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> PackedArray:

@@ -188,8 +188,8 @@ def _loss_curve(metrics: list[dict[str, Any]], key: str) -> tuple[list[int], lis
     """The steps and losses of the lines that have this key."""
     points = [(line["step"], line[key]) for line in metrics if key in line]
     # Values that are not numbers, or too large for 64-bit floats, leave a gap.
-    is_number = [isinstance(loss, int | float) and abs(loss) < 1e300 for _, loss in points]
     losses = [
-        float(loss) if fine else math.nan for (_, loss), fine in zip(points, is_number, strict=True)
+        float(loss) if isinstance(loss, int | float) and abs(loss) < 1e300 else math.nan
+        for _, loss in points
     ]
     return [step for step, _ in points], losses

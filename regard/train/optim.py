@@ -164,11 +164,8 @@ def check_optimizer(
 def parameters_without_state(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:
     """The names of trainable parameters for which there is no optimizer state."""
     names_with_state = {name.rpartition(".")[0] for name in tensors}
-    return [
-        name
-        for name, parameter in model.named_parameters()
-        if parameter.requires_grad and f"optimizer.{name}" not in names_with_state
-    ]
+    learning = [name for name, p in model.named_parameters() if p.requires_grad]
+    return [name for name in learning if f"optimizer.{name}" not in names_with_state]
 
 
 def restore_optimizer(

@@ -494,9 +494,8 @@ class Trainer:
         """The end of an error message: which checkpoint the run still has."""
         run = self.job.run
         step = None if run is None else checkpoint.summary(run)["step"]
-        return (
-            "nothing was saved" if step is None else f"the checkpoint of step {step} is unchanged"
-        )
+        unchanged = f"the checkpoint of step {step} is unchanged"
+        return "nothing was saved" if step is None else unchanged
 
     def _save(self, progress: TrainingProgress) -> None:
         """Writes a checkpoint of the present step; at the end, with averaged weights if better."""

@@ -12,9 +12,8 @@ from regard.errors import InputError
 from regard.vectors.table import Floats
 
 Points = npt.NDArray[np.float64]
-METHODS = ("pca", "tsne")
 MOST = {"pca": 20_000, "tsne": 2_000}
-"""The largest number of words; t-SNE computes all pairs in each of some hundred steps."""
+"""The most words of each method; t-SNE computes all pairs in each of some hundred steps."""
 LABELLED = 200
 """Up to this number of words, the points are labelled."""
 STEPS, EXAGGERATED, EXAGGERATION = 600, 150, 12.0
@@ -32,8 +31,8 @@ def project_words(rows: Floats, method: str = "pca", seed: int = 0) -> tuple[Poi
     Returns:
         The points (words, 2), and a sentence that says what was computed, for the caption.
     """
-    if method not in METHODS:
-        raise InputError("--method", got=method, expected=" or ".join(METHODS))
+    if method not in MOST:
+        raise InputError("--method", got=method, expected=" or ".join(MOST))
     if not 2 <= len(rows) <= MOST[method]:
         expected = f"2 to {MOST[method]:,} with {method}"
         raise InputError("map", got=f"{len(rows):,} words", expected=expected)

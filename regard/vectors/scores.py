@@ -92,9 +92,8 @@ class VectorScores:
         for file, ranked in self.similarities.items():
             correlation = "-" if ranked.spearman is None else f"{ranked.spearman:.3f}"
             outside = f"({ranked.outside:,} with unknown words)"
-            lines.append(
-                f"{Path(file).name:<32}  Spearman {correlation} on {ranked.pairs:,} pairs {outside}"
-            )
+            result = f"Spearman {correlation} on {ranked.pairs:,} pairs"
+            lines.append(f"{Path(file).name:<32}  {result} {outside}")
         return "\n".join(lines)
 
 

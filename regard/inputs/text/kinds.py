@@ -14,6 +14,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Inner
+from tokenizers.decoders import Decoder
+from tokenizers.pre_tokenizers import PreTokenizer
 
 from regard.inputs.text.config import TokensConfig
 
@@ -33,7 +35,7 @@ ROUNDS = 2
 """How often Unigram's scores are re-estimated after its pieces are chosen."""
 
 
-def split_words() -> pre_tokenizers.PreTokenizer:
+def split_words() -> PreTokenizer:
     """Return a pre-tokenizer that splits text into words and punctuation, without spaces."""
     return pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
 
@@ -70,10 +72,7 @@ def _train_characters(texts: Sequence[str], config: TokensConfig) -> Inner:
 
 
 def _train_word_level(
-    texts: Sequence[str],
-    config: TokensConfig,
-    split: pre_tokenizers.PreTokenizer,
-    decoder: decoders.Decoder | None = None,
+    texts: Sequence[str], config: TokensConfig, split: PreTokenizer, decoder: Decoder | None = None
 ) -> Inner:
     """Learn a vocabulary of the most frequent units that a pre-tokenizer makes."""
     # The trainer keeps the most frequent units; ties are in alphabetical order.
@@ -150,10 +149,7 @@ def _trainer_settings(config: TokensConfig) -> dict[str, Any]:
 
 
 def _assemble(
-    model: models.Model,
-    config: TokensConfig,
-    split: pre_tokenizers.PreTokenizer,
-    decoder: decoders.Decoder | None = None,
+    model: models.Model, config: TokensConfig, split: PreTokenizer, decoder: Decoder | None = None
 ) -> Inner:
     """Put a tokenizer together from its model, normaliser, pre-tokenizer and decoder."""
     inner = Inner(model)

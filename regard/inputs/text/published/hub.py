@@ -254,7 +254,5 @@ def _processor(single: str, pair: str, symbols: Mapping[str, tuple[str, int]]) -
     used_symbols = {symbols[key] for key in re.findall(r"\w+_token", pair) if key in symbols}
     if not used_symbols:
         return None
-    template = processors.TemplateProcessing(
-        single=fill(single), pair=fill(pair), special_tokens=sorted(used_symbols)
-    )
+    template = processors.TemplateProcessing(fill(single), fill(pair), sorted(used_symbols))
     return json.loads(template.__getstate__())
