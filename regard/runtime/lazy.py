@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pkgutil
+import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -24,6 +26,21 @@ def modules_by_name(modules: Mapping[str, str]) -> dict[str, str]:
         {'Tap': 'regard.layers', 'Edit': 'regard.layers'}
     """
     return {name: module for module, names in modules.items() for name in names.split()}
+
+
+def lazy_package(package: str) -> tuple[Callable[[str], Any], list[str]]:
+    """Makes the `__getattr__` and the `__all__` of a package from its stub.
+
+    The stub, `__init__.pyi`, is the only list of the package's public names. Type checkers read it,
+    too. It has a line `from MODULE import NAME as NAME` for each of them.
+
+    Args:
+        package: The package's name.
+    """
+    stub = (pkgutil.get_data(package, "__init__.pyi") or b"").decode()
+    lines = re.findall(r"^from (\S+) import (\w+) as \2$", stub, re.MULTILINE)
+    modules = {name: module for module, name in lines}
+    return lazy_getattr(package, modules), [*modules]
 
 
 def lazy_getattr(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
