@@ -16,7 +16,6 @@ import fcntl
 import logging
 import os
 import re
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -473,9 +472,9 @@ def _is_same_file(path: Path, descriptor: int) -> bool:
 def _discard(folder: Path) -> None:
     """Remove a checkpoint. It is renamed first, so that its name never has an incomplete folder."""
     renamed = files.hidden_sibling(folder, "old")
-    shutil.rmtree(renamed, ignore_errors=True)
+    files.remove(renamed)
     folder.rename(renamed)
-    shutil.rmtree(renamed, ignore_errors=True)
+    files.remove(renamed)
 
 
 def _first_sound(

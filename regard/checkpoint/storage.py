@@ -117,7 +117,7 @@ def from_stored(tensors: dict[str, Tensor], store: str, file: str) -> dict[str, 
             tensor = _dequantise(tensor, _scales_of(name, tensor, scales, file))
         elif tensor.dtype == torch.float16:
             tensor = tensor.float()
-        if find_not_finite({name: tensor}):
+        if find_not_finite({name: tensor}) is not None:
             raise InputError(f"{file}: {name}", got=NOT_FINITE, expected="weights")
         wide_tensors[name] = tensor
     return wide_tensors

@@ -423,11 +423,9 @@ def compile_kernels(machine: Any) -> bytes:
     Args:
         machine: llvmlite's description of the processor.
     """
-    texts = []
+    texts, signature = [], types.void(Address(types.int64))
     for kernel in KERNELS:
-        compiled = njit(
-            types.void(Address(types.int64)), no_cpython_wrapper=True, no_cfunc_wrapper=True
-        )(kernel)
+        compiled = njit(signature, no_cpython_wrapper=True, no_cfunc_wrapper=True)(kernel)
         [code] = compiled.inspect_llvm().values()
         texts.append(_as_c_function(code, kernel.__name__))
     module = binding.parse_assembly(texts[0])

@@ -66,9 +66,6 @@ class _MixedLinear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         short_grad = grad.to(x.dtype)
         of_x, of_weight, of_bias, _ = ctx.needs_input_grad
-        return (
-            torch.mm(short_grad, weight).float() if of_x else None,
-            torch.mm(short_grad.t(), x).float() if of_weight else None,
-            grad.sum(0) if of_bias else None,
-            None,
-        )
+        grad_x = torch.mm(short_grad, weight).float() if of_x else None
+        grad_weight = torch.mm(short_grad.t(), x).float() if of_weight else None
+        return grad_x, grad_weight, grad.sum(0) if of_bias else None, None

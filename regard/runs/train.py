@@ -310,6 +310,13 @@ class _Facts(Config):
     dtype: str = "fp32"
 
 
+def _facts(snapshot: Snapshot) -> dict[str, Any]:
+    """Reads and validates the values of a checkpoint's `training.json` beside "place"."""
+    facts = {key: value for key, value in snapshot.training.items() if key != "place"}
+    what = f"{folder_name(snapshot.step)}/{TRAINING}"
+    return checked(TypeAdapter(_Facts), facts, what).model_dump()
+
+
 def _check_config(recipe: Recipe, snapshot: Snapshot) -> None:
     """Refuses a checkpoint whose `config.json` describes another model than its recipe."""
     if parse_description(snapshot.config)[0] != recipe.model:
@@ -325,9 +332,7 @@ def _compare_facts(facts: dict[str, Any], snapshot: Snapshot) -> None:
     Other data is refused. Other threads or another version only cause a warning, since they change
     no more than the last bits of the weights.
     """
-    stored = {key: value for key, value in snapshot.training.items() if key != "place"}
-    file = f"{folder_name(snapshot.step)}/{TRAINING}"
-    before = checked(TypeAdapter(_Facts), stored, file).model_dump()
+    before = _facts(snapshot)
     if before["data"] != facts["data"]:
         (name, _), *_ = sorted(set(before["data"].items()) ^ set(facts["data"].items()))
         fix = "put the data back as it was, or start a new run"
@@ -350,8 +355,6 @@ def _check_memory(recipe: Recipe, vocabularies: Sequence[int]) -> None:
     """
     model = meta_model(recipe.model, *vocabularies)
     count = sum(parameter.numel() for parameter in model.parameters())
-    check_memory(
-        f"a training of {short(count)} parameters ({recipe.model.widths})",
-        count * sum(BYTES_PER_PARAMETER.values()),
-        fix="take a smaller model.dim, model.hidden or number of layers; `regard plan` counts them",
-    )
+    what = f"a training of {short(count)} parameters ({recipe.model.widths})"
+    fix = "take a smaller model.dim, model.hidden or number of layers; `regard plan` counts them"
+    check_memory(what, count * sum(BYTES_PER_PARAMETER.values()), fix)

@@ -129,11 +129,8 @@ def evaluate(
     else:
         questions_by_file = {file: read_questions(file) for file in analogies}
     pairs = {file: read_pairs(file) for file in similarities}
-    return VectorScores(
-        table.name,
-        {file: answer(table, sections) for file, sections in questions_by_file.items()},
-        {file: rank(table, rows) for file, rows in pairs.items()},
-    )
+    answers = {file: answer(table, sections) for file, sections in questions_by_file.items()}
+    return VectorScores(table.name, answers, {file: rank(table, pairs[file]) for file in pairs})
 
 
 def read_questions(file: str) -> dict[str, list[Question]]:

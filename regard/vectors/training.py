@@ -240,13 +240,10 @@ class _Sampler:
         negatives = np.minimum(negatives, len(self.cumulative) - 1)
         # (update, piece × word)
         word_ids, negative_ids = tokens.reshape(updates, -1), negatives.reshape(updates, -1)
-        return _Batches(
-            torch.from_numpy(word_ids),
-            torch.from_numpy(negative_ids),
-            torch.from_numpy(pairs),
-            _Rows.of(word_ids, len(self.cumulative)),
-            _Rows.of(np.concatenate([word_ids, negative_ids], axis=1), len(self.cumulative)),
-        )
+        output_ids, vocabulary = np.concatenate([word_ids, negative_ids], 1), len(self.cumulative)
+        inputs, outputs = _Rows.of(word_ids, vocabulary), _Rows.of(output_ids, vocabulary)
+        words, drawn, is_pair = map(torch.from_numpy, (word_ids, negative_ids, pairs))
+        return _Batches(words, drawn, is_pair, inputs, outputs)
 
 
 def _pair_mask(
@@ -473,10 +470,8 @@ class _Training:
         folder = folder_name(start.step)
         facts = checked(TypeAdapter(_Facts), dict(start.training), f"{folder}/{TRAINING}")
         if facts.data != self.facts["data"]:
-            raise InputError(
-                "--resume with other data: the text changed since the run began",
-                fix="put the data back as it was, or start a new run",
-            )
+            what = "--resume with other data: the text changed since the run began"
+            raise InputError(what, fix="put the data back as it was, or start a new run")
         if facts.place.step != start.step or start.step > self.steps:
             got, expected = facts.place.step, f"{start.step}, of {self.steps}"
             raise InputError(f"{folder}/{TRAINING}: place.step", got=got, expected=expected)
@@ -522,11 +517,8 @@ def skip_gram(
     positive = (inputs @ outputs.transpose(1, 2)).neg_().sigmoid_().mul_(pairs)  # 1 − σ(in · out)
     negative = (inputs @ negatives.transpose(1, 2)).sigmoid_()
     negative.mul_(pairs.sum(2, keepdim=True).mul_(-share))
-    return (
-        torch.baddbmm(negative @ negatives, positive, outputs),
-        positive.transpose(1, 2) @ inputs,
-        negative.transpose(1, 2) @ inputs,
-    )
+    for_inputs = torch.baddbmm(negative @ negatives, positive, outputs)
+    return for_inputs, positive.transpose(1, 2) @ inputs, negative.transpose(1, 2) @ inputs
 
 
 def context(inputs: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:

@@ -92,9 +92,8 @@ def _train_bpe(texts: Sequence[str], config: TokensConfig) -> Inner:
     # GPT-2's split separates letters and punctuation, so that no merge can spell a special symbol
     split = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner = _assemble(models.BPE(), config, split, decoders.ByteLevel())
-    trainer = trainers.BpeTrainer(
-        **_trainer_settings(config), min_frequency=2, initial_alphabet=byte_symbols()
-    )
+    settings = {**_trainer_settings(config), "min_frequency": 2}
+    trainer = trainers.BpeTrainer(**settings, initial_alphabet=byte_symbols())
     inner.train_from_iterator(texts, trainer)
     return inner
 

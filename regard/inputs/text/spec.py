@@ -30,6 +30,15 @@ LONGEST_PIECE = 4096
 encoding grows with the square of the length."""
 MOST_GROWTH = 4096
 """The most times that normalising may lengthen a text; published tokenizers stay below 100."""
+_KINDS = {
+    '"ByteLevel"': "bpe",
+    '"WordPiece"': "wordpiece",
+    '"ByteFallback"': "fallback",
+    '"Metaspace"': "unigram",
+    '"▁"': "unigram",
+    '"Fuse"': "characters",
+}
+"""What a decoder's JSON contains -> how its pieces spell text; the first that is in it counts."""
 _PROBE_TEXT = "Probe: é 東京 👩 </s>\t1"
 """A text with accents, other scripts, an emoji and a symbol, to try a tokenizer out."""
 
@@ -164,17 +173,7 @@ def special_symbols(spec: Spec, file: str) -> dict[int, str]:
 def kind_of(spec: Spec) -> str:
     """Determine how pieces spell text, a key of `TO_BYTES`, from the decoder in the file."""
     decoder = json.dumps(spec.get("decoder"), ensure_ascii=False)
-    for mark, kind in (
-        ('"ByteLevel"', "bpe"),
-        ('"WordPiece"', "wordpiece"),
-        ('"ByteFallback"', "fallback"),
-        ('"Metaspace"', "unigram"),
-        ('"▁"', "unigram"),
-        ('"Fuse"', "characters"),
-    ):
-        if mark in decoder:
-            return kind
-    return "words"
+    return next((kind for mark, kind in _KINDS.items() if mark in decoder), "words")
 
 
 def _hide_symbols(spec: Spec) -> Spec:

@@ -132,8 +132,7 @@ class Tokenizer(TextReader):
     @property
     def pad(self) -> int:
         """The padding id. Padding is masked, so a vocabulary without one uses any other id."""
-        candidates = (self.specials.pad, self.specials.end, 0)
-        return next(token for token in candidates if token is not None)
+        return self._first_id("pad", self.specials.pad, self.specials.end, 0)
 
     @property
     def begin(self) -> int:
@@ -373,9 +372,8 @@ class Tokenizer(TextReader):
         for token in candidates:
             if token is not None:
                 return token
-        raise InputError(
-            f"{self._file}: the {role} symbol", got="none", expected="one: the model needs it here"
-        )
+        what = f"{self._file}: the {role} symbol"
+        raise InputError(what, got="none", expected="one: the model needs it here")
 
     def _check_ids(self) -> None:
         """Check that the number of ids and the ids of all roles fit the pieces."""

@@ -167,9 +167,8 @@ def _marian_side(folder: Folder, name: str, vocabulary: str) -> BuiltTokenizer:
     if [vocab[name] for name in names] != list(range(len(names))):
         raise file_error(file, "ids with gaps or repeats")
     entries = [_marian_piece(name, by_text) for name in names]
-    entries += [
-        piece for text, piece in by_text.items() if text not in vocab and piece.kind == NORMAL
-    ]
+    unlisted = [piece for text, piece in by_text.items() if text not in vocab]
+    entries += [piece for piece in unlisted if piece.kind == NORMAL]
     spec = build_spec(model, file, entries)
     spec["added_tokens"] += [
         _entry(vocab[name], Piece(name, 0.0, USER_DEFINED)) for name in names if _is_language(name)
