@@ -12,34 +12,16 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from regard.runtime.lazy import lazy_getattr
+from regard.runtime.lazy import lazy_package
 
 __version__ = "0.3.0"
 
-_PUBLIC = {
-    "Pipeline": "regard.pipeline",
-    "load": "regard.runs.load",
-    "vocabulary": "regard.runs.load",
-    "vectors": "regard.vectors.store",
-    "train": "regard.runs.train",
-    "RunStart": "regard.runs.start",
-    "setup": "regard.runtime.device",
-    "plan": "regard.cost.plan",
-    "show": "regard_lectures",
-    "watch": "regard.watch",
-    "Tap": "regard.layers",
-    "Edit": "regard.layers",
-    "knock_out": "regard.layers",
-    "UserError": "regard.errors",
-}
-__all__ = [*_PUBLIC, "__version__"]
+__getattr__, __all__ = lazy_package(__name__)
+__all__ += ["__version__"]
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-__getattr__ = lazy_getattr(__name__, _PUBLIC)
 
 
 def _always_the_function(name: str) -> property:

@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from reprlib import Repr
 from typing import Any, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    GetCoreSchemaHandler,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic_core import PydanticKnownError, core_schema
 
 from regard.errors import InputError

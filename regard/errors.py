@@ -52,19 +52,13 @@ class UserError(Exception):
     exit_code = 2
 
     def __init__(
-        self,
-        what: str,
-        *,
-        got: object = None,
-        expected: object = None,
-        fix: str | None = None,
+        self, what: str, *, got: object = None, expected: object = None, fix: str | None = None
     ) -> None:
         self.what, self.got, self.expected, self.fix = what, got, expected, fix
-        parts = [
-            f"got {_plain(got)}" if got is not None else "",
-            f"expected {_plain(expected)}" if expected else "",
-        ]
-        detail = ", ".join(part for part in parts if part)
+        parts = [] if got is None else [f"got {_plain(got)}"]
+        if expected:
+            parts.append(f"expected {_plain(expected)}")
+        detail = ", ".join(parts)
         first = f"{_plain(what)}: {detail}" if detail else _plain(what)
         super().__init__(first if fix is None else f"{first}\n{_plain(fix)}")
 

@@ -34,15 +34,8 @@ from regard.models import Model, describe
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runtime.device import runtime_on
+from regard.tasks import ids as token_ids
 from regard.tasks.base_task import warn_truncated
-from regard.tasks.ids import (
-    check_roles,
-    embed_ids,
-    generate_ids,
-    logits_of,
-    logits_of_input,
-    rows_of,
-)
 from regard.tasks.options import VerbOptions
 from regard.tasks.specs import TASKS, every_verb, verbs_of
 from regard.tasks.verbs import Verb
@@ -229,10 +222,7 @@ class Pipeline:
         """
         task = self._task_of(verb.name)
         self.reader.check(verb.name, items, verb.takes)
-        encoded: list[Encoded] = getattr(task, verb.reading)(
-            self.model, items, **options.for_task()
-        )
-        return encoded
+        return getattr(task, verb.reading)(self.model, items, **options.for_task())
 
     def answers(
         self,
@@ -288,12 +278,9 @@ class Pipeline:
 
     def _refuse(self, name: str) -> NoReturn:
         """Raises the error for a verb that the model does not have; it lists those it has."""
-        verbs = [*self.verbs]
-        raise InputError(
-            f"{self.name} cannot {name}",
-            got=f"a {self.model.config.family} model for {self.recipe.task}",
-            fix=f"use `regard {verbs[0]}`" if len(verbs) == 1 else f"it can {', '.join(verbs)}",
-        )
+        verbs, got = [*self.verbs], f"a {self.model.config.family} model for {self.recipe.task}"
+        fix = f"use `regard {verbs[0]}`" if len(verbs) == 1 else f"it can {', '.join(verbs)}"
+        raise InputError(f"{self.name} cannot {name}", got=got, fix=fix)
 
     def __getattr__(self, name: str) -> Any:
         """A verb by its name: `p.fill(text, 3)` is `p.run("fill", text, 3)`."""
@@ -336,14 +323,16 @@ class Pipeline:
         self, verb: Verb, items: Any, mask: Any, options: Any, settings: Mapping[str, Any]
     ) -> Any:
         """Applies a verb to token ids: generated ids if it decodes, else one vector per text."""
-        rows, _ = rows_of(items, mask)
+        rows, _ = token_ids.rows_of(items, mask)
         model = self._model_without_heads(options.knock_out)
         results: Any
         if verb.decode:
             config = self.decoding(**settings)
-            results = generate_ids(model, self._vocabulary, rows, config)
+            results = token_ids.generate_ids(model, self._vocabulary, rows, config)
         else:
-            results = embed_ids(model, rows, pool=options.pool, normalise=options.normalise)
+            results = token_ids.embed_ids(
+                model, rows, pool=options.pool, normalise=options.normalise
+            )
         return results[0] if is_ids(items) else results
 
     def outputs(self, texts: Sequence[str], **options: Any) -> list[list[Output]]:
@@ -403,25 +392,20 @@ class Pipeline:
             return self.recipe.decode
         if "max_new_tokens" in changes:  # the name that transformers uses
             if "max_length" in changes:
-                raise InputError(
-                    "max_new_tokens", got="max_length as well", expected="one of the two"
-                )
+                got = "max_length as well"
+                raise InputError("max_new_tokens", got=got, expected="one of the two")
             changes["max_length"] = changes.pop("max_new_tokens")
         if changes.get("temperature") == 0:  # the limit of sampling: always the likeliest token
-            other_settings = {
-                name: changes[name] for name in changes if name not in SAMPLING_SETTINGS
-            }
+            other_settings = {key: changes[key] for key in changes if key not in SAMPLING_SETTINGS}
             changes = {"beam": 1, **other_settings, "sample": False}
         if changes.get("sample") is False:  # greedy decoding ignores the recipe's sampling options
-            changes = {
-                **{name: DecodeConfig.model_fields[name].default for name in SAMPLING_SETTINGS},
-                **changes,
-            }
+            defaults = {name: DecodeConfig.model_fields[name].default for name in SAMPLING_SETTINGS}
+            changes = {**defaults, **changes}
         max_length = changes.get("max_length")
         if isinstance(max_length, int) and 0 < max_length < self.recipe.decode.min_length:
             changes = {"min_length": max_length, **changes}  # min_length must not exceed max_length
         config = _change_decoding(self.recipe, changes)
-        check_roles(config, self.model)
+        token_ids.check_roles(config, self.model)
         return config
 
     def measure(self, examples: Sequence[Any]) -> Measures:
@@ -435,10 +419,9 @@ class Pipeline:
             InputError: The model is for another task.
         """
         if not TASKS[self.recipe.task].head or not hasattr(self.task, "measure"):
-            raise InputError(f"{self.name}", got=f"a model for {self.recipe.task}",
-                             expected="one for classify, tag or answer")  # fmt: skip
-        measures: Measures = self.task.measure(self.model, examples)
-        return measures
+            got, expected = f"a model for {self.recipe.task}", "one for classify, tag or answer"
+            raise InputError(self.name, got=got, expected=expected)
+        return self.task.measure(self.model, examples)
 
     def words(
         self, word: str, sentences: Sequence[str], *, layer: int | None = None, count: int = 5
@@ -482,8 +465,8 @@ class Pipeline:
         """
         source = self.reader.prepared_input(ids)
         if source is not None:
-            return logits_of_input(self.model, source)
-        return logits_of(self.model, ids, target_ids, mask)
+            return token_ids.logits_of_input(self.model, source)
+        return token_ids.logits_of(self.model, ids, target_ids, mask)
 
     def look(
         self,
@@ -514,9 +497,8 @@ class Pipeline:
 
         self.reader.check("look", [text], are_texts)
         if (target is not None or decode) and not self.model.config.has_target:
-            raise InputError(
-                "look", got="a target or a search", expected="a text alone, for a single stack"
-            )
+            expected = "a text alone, for a single stack"
+            raise InputError("look", got="a target or a search", expected=expected)
         self._check_attends("look")
         removed = _as_sequence(knock_out)
         sites = "*.weights" if layer is None else f"*.{layer}.*.weights"
@@ -574,15 +556,12 @@ class Pipeline:
 
     def _check_attends(self, what: str) -> None:
         """Raises an error if the model has no attention."""
-        if not self.model.heads():
-            raise InputError(
-                what,
-                got=f"a {self.model.config.family} model without attention",
-                expected="a model with attention",
-                fix="train one with model.attention: additive"
-                if hasattr(self.model.config, "attention")
-                else None,
-            )
+        if self.model.heads():
+            return
+        config = self.model.config
+        got = f"a {config.family} model without attention"
+        fix = "train one with model.attention: additive" if hasattr(config, "attention") else None
+        raise InputError(what, got=got, expected="a model with attention", fix=fix)
 
     def heads(
         self, texts: Sequence[Any], progress: Callable[[int, int], None] | None = None
@@ -727,11 +706,9 @@ def _change_decoding(recipe: Recipe, changes: Mapping[str, Any]) -> DecodeConfig
 
 def no_tokenizer(name: str) -> InputError:
     """The error for a model without a tokenizer."""
-    return InputError(
-        f"{name} has no tokenizer",
-        expected="tokenizer.json or a vocabulary file in its folder",
-        fix="add one; without it a model takes ids alone: p.logits(ids), p.generate(ids)",
-    )
+    expected = "tokenizer.json or a vocabulary file in its folder"
+    fix = "add one; without it a model takes ids alone: p.logits(ids), p.generate(ids)"
+    return InputError(f"{name} has no tokenizer", expected=expected, fix=fix)
 
 
 def _as_sequence(heads: Sequence[str]) -> Sequence[str]:

@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from regard.cli.options import print_result
 from regard.recipes.shelf import shipped
 from regard.runs.load import load
+from regard.runtime.printing import print_result
 from tests.commands import is_refused
 
 TINY = "tiny/translate"

@@ -64,6 +64,8 @@ SEEN = "seen.bin"
 MANIFEST = "manifest.json"
 FOR_USE = {CONFIG, MODEL, TOKENIZER, RECIPE}
 FOR_RESUMING = {TRAINING, TRAINING_TENSORS}
+RAW_WEIGHTS = "weights."
+"""Before the names of tensors in `training.safetensors` that are the weights of the training."""
 CHECKPOINTS = "checkpoints"
 """The folder of a run that holds its checkpoints."""
 LARGEST = {MANIFEST: 2**20, CONFIG: 2**24, TOKENIZER: 2**28, RECIPE: 2**24, TRAINING: 2**24,
@@ -86,10 +88,8 @@ class Damaged(InputError):
 
     def __init__(self, folder: Path, file: str, problem: str) -> None:
         self.folder, self.file, self.problem = folder, file, problem
-        super().__init__(
-            f"checkpoint {folder} is damaged ({file}: {problem})",
-            fix="use another checkpoint of the run, or a fresh copy of this one",
-        )
+        fix = "use another checkpoint of the run, or a fresh copy of this one"
+        super().__init__(f"checkpoint {folder} is damaged ({file}: {problem})", fix=fix)
 
 
 class Misnamed(InputError):
@@ -120,6 +120,14 @@ class Snapshot:
     training: dict[str, Any] = field(default_factory=dict)
     seen: bytes = b""
 
+    def split_tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The weights of the training itself, if the model is an average, and all other tensors."""
+        weights, others = {}, dict(self.training_tensors)
+        for name in self.training_tensors:
+            if name.startswith(RAW_WEIGHTS):
+                weights[name.removeprefix(RAW_WEIGHTS)] = others.pop(name)
+        return weights, others
+
 
 def write_folder(folder: Path, snapshot: Snapshot) -> None:
     """Write one checkpoint folder anywhere, completely or not at all.
@@ -130,9 +138,8 @@ def write_folder(folder: Path, snapshot: Snapshot) -> None:
     """
     folder = folder.absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(
-            f"{folder} exists and is not empty", fix="choose a new name or an empty folder"
-        )
+        fix = "choose a new name or an empty folder"
+        raise InputError(f"{folder} exists and is not empty", fix=fix)
     with reporting(f"checkpoint {folder}", "nothing was left behind"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         write_checkpoint(folder, snapshot)
@@ -155,10 +162,8 @@ def read(
     """
     manifest = manifest or read_manifest(folder)
     if training and TRAINING not in manifest.files:
-        raise InputError(
-            f"checkpoint {folder} holds no training state",
-            fix="it can be used, but training cannot be resumed from it",
-        )
+        fix = "it can be used, but training cannot be resumed from it"
+        raise InputError(f"checkpoint {folder} holds no training state", fix=fix)
     for name in () if training else manifest.files.keys() & FOR_RESUMING:
         with _report_damage(folder, name):
             _check_size(folder, manifest, name, (folder / name).stat().st_size)
@@ -184,20 +189,16 @@ def read_tokenizer(folder: Path, manifest: Manifest | None = None, config: bytes
     """
     manifest = manifest or read_manifest(folder)
     _read_config(folder, manifest, config)
-    text: str = _read_parsed(folder, manifest, TOKENIZER, bytes.decode)
-    return text
+    return _read_parsed(folder, manifest, TOKENIZER, bytes.decode)
 
 
 def _read_config(folder: Path, manifest: Manifest, data: bytes = b"") -> dict[str, Any]:
     """The contents of `config.json`; refuses a folder of another layout version."""
     config: dict[str, Any] = _read_parsed(folder, manifest, CONFIG, parse_json, data)
     if config.get("regard") != FORMAT:
-        raise InputError(
-            f'{folder / CONFIG}: "regard"',
-            got=config.get("regard", "nothing"),
-            expected=FORMAT,
-            fix="it was written by another version of regard; use that one",
-        )
+        got, what = config.get("regard", "nothing"), f'{folder / CONFIG}: "regard"'
+        fix = "it was written by another version of regard; use that one"
+        raise InputError(what, got=got, expected=FORMAT, fix=fix)
     return config
 
 
@@ -271,11 +272,12 @@ def write_checkpoint(folder: Path, snapshot: Snapshot) -> None:
     """Write a checkpoint under a temporary name, then rename it."""
     with temporary_beside(folder) as temporary:
         temporary.mkdir()
-        files = {}
+        entries = {}
         for name, data in _pack_snapshot(snapshot):
             write_synced(temporary / name, data)
-            files[name] = _FileEntry.of(data)
-        write_synced(temporary / MANIFEST, Manifest(step=snapshot.step, files=files).render())
+            entries[name] = _FileEntry.of(data)
+        manifest = Manifest(step=snapshot.step, files=entries)
+        write_synced(temporary / MANIFEST, manifest.render())
         sync(temporary)
         temporary.rename(folder)
         sync(folder.parent)
@@ -364,12 +366,10 @@ def _check_name(folder: Path, manifest: Manifest) -> None:
     if path.parent.name != CHECKPOINTS or not re.fullmatch("[0-9]{8,}", path.name):
         return
     if TRAINING in manifest.files and path.name != folder_name(manifest.step):
-        raise Misnamed(
-            str(folder),
-            got=f"the checkpoint of step {manifest.step}, by its {MANIFEST}",
-            expected=f"that of step {int(path.name)}, by its name",
-            fix="remove it: a copy or a link under another name would pass for that step",
-        )
+        got = f"the checkpoint of step {manifest.step}, by its {MANIFEST}"
+        expected = f"that of step {int(path.name)}, by its name"
+        fix = "remove it: a copy or a link under another name would pass for that step"
+        raise Misnamed(str(folder), got=got, expected=expected, fix=fix)
 
 
 def verify_file(folder: Path, manifest: Manifest, name: str, data: bytes = b"") -> bytes:

@@ -12,16 +12,15 @@ has the present record, and one rename puts a checkpoint and its record in place
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import logging
 import os
 import re
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -52,17 +51,7 @@ from regard.checkpoint.folder import (
 from regard.checkpoint.folder import write_folder as write_folder
 from regard.config import checked
 from regard.errors import InputError
-from regard.runtime.files import (
-    hidden_sibling,
-    open_own,
-    read_regular,
-    refuse_link,
-    remove,
-    reporting,
-    sync,
-    write_error,
-    write_file,
-)
+from regard.runtime import files
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -142,7 +131,7 @@ def save(
     folder = run / CHECKPOINTS / folder_name(snapshot.step)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        sync(run)
+        files.sync(run)
         if folder.exists() and not is_sound(folder):
             _discard(folder)
         if not folder.exists():
@@ -153,9 +142,8 @@ def save(
     except OSError as error:
         intact = next((path.name for path in _checkpoints(run) if is_sound(path)), None)
         state = f"checkpoint {intact} is whole" if intact else "there is no earlier checkpoint"
-        raise write_error(
-            f"checkpoint {folder}", error, f"{state}; fix the cause, then continue with --resume"
-        ) from error
+        state = f"{state}; fix the cause, then continue with --resume"
+        raise files.write_error(f"checkpoint {folder}", error, state) from error
     return folder
 
 
@@ -178,9 +166,7 @@ def latest(run: Path) -> tuple[Path, Snapshot, list[str]] | None:
     if not folders:
         return None
     with_manifests = ((folder, manifests.get(folder)) for folder in folders)
-    return _first_sound(
-        run, with_manifests, lambda folder, manifest: read(folder, manifest, training=True)
-    )
+    return _first_sound(run, with_manifests, partial(read, training=True))
 
 
 def to_resume(run: Path, changed_keys: Callable[[str, str], list[str]]) -> Snapshot | None:
@@ -206,10 +192,9 @@ def to_resume(run: Path, changed_keys: Callable[[str, str], list[str]]) -> Snaps
         _logger.warning(message)
     if changed := changed_keys(snapshot.recipe, str(folder / RECIPE)):
         more_keys = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        raise InputError(
-            f"--resume with another recipe: {', '.join(changed[:3])}{more_keys} changed",
-            fix="resume with the recipe of the run (its recipe.yaml), or choose another folder",
-        )
+        what = f"--resume with another recipe: {', '.join(changed[:3])}{more_keys} changed"
+        fix = "resume with the recipe of the run (its recipe.yaml), or choose another folder"
+        raise InputError(what, fix=fix)
     return snapshot
 
 
@@ -309,9 +294,8 @@ def _recorded_best(folder: Path, manifest: Manifest) -> Best | None:
         raise InputError(f"{folder / TRAINING}", got="no place.best", expected="one, or null")
     best = checked(_BEST, state["best"], f"{folder / TRAINING}: place.best")
     if best is not None and best.step > int(folder.name):
-        raise InputError(
-            f"{folder / TRAINING}: place.best.step", got=best.step, expected="no later step"
-        )
+        what = f"{folder / TRAINING}: place.best.step"
+        raise InputError(what, got=best.step, expected="no later step")
     return best
 
 
@@ -319,10 +303,8 @@ def _manifest_in_run(folder: Path) -> Manifest:
     """The manifest of a run's checkpoint; refuses a model without training state."""
     manifest = read_manifest(folder)
     if TRAINING not in manifest.files:
-        raise InputError(
-            f"{folder} holds no training state",
-            fix="it is not a checkpoint of this run; put it somewhere else",
-        )
+        fix = "it is not a checkpoint of this run; put it somewhere else"
+        raise InputError(f"{folder} holds no training state", fix=fix)
     return manifest
 
 
@@ -365,9 +347,9 @@ def _write_best(run: Path, best: Best | None) -> None:
     """Write `best.json`, or remove it if there is no best checkpoint."""
     if best is not None and (run / CHECKPOINTS / best.checkpoint).is_dir():
         record = {"step": best.step, "loss": best.loss, "checkpoint": best.checkpoint}
-        write_file(run / "best.json", to_json_bytes(record))
+        files.write_file(run / "best.json", to_json_bytes(record))
     else:
-        with reporting(str(run / "best.json"), "the checkpoints are whole"):
+        with files.reporting(str(run / "best.json"), "the checkpoints are whole"):
             (run / "best.json").unlink(missing_ok=True)
 
 
@@ -390,14 +372,14 @@ class RunLock:
         self._descriptor: int | None = None
 
     def __enter__(self) -> RunLock:
-        with reporting(str(self.file), "nothing was changed"):
+        with files.reporting(str(self.file), "nothing was changed"):
             while self._descriptor is None:
                 self.created = self._make_folder()
                 self._descriptor = self._take_lock()
             try:
                 for name in ("checkpoints", "tensorboard"):
-                    refuse_link(self.run / name, folder=True)
-                refuse_link(self.run / "metrics.jsonl")
+                    files.refuse_link(self.run / name, folder=True)
+                files.refuse_link(self.run / "metrics.jsonl")
                 _remove_unfinished(self.run)
             except BaseException:
                 self._release()
@@ -417,9 +399,8 @@ class RunLock:
                     raise
                 return False
             if not folder:
-                raise InputError(
-                    str(self.run), got="a file", expected="a folder or a new name"
-                ) from None
+                expected = "a folder or a new name"
+                raise InputError(str(self.run), got="a file", expected=expected) from None
             return False
         return True
 
@@ -433,7 +414,7 @@ class RunLock:
             InputError: Another process holds the lock.
         """
         try:
-            descriptor = open_own(self.file, os.O_RDWR | os.O_CREAT)
+            descriptor = files.open_own(self.file, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             return None
         try:
@@ -447,10 +428,9 @@ class RunLock:
         except BlockingIOError as error:
             owner = os.read(descriptor, 20).decode("ascii", "replace")
             os.close(descriptor)
-            raise InputError(
-                f"another process{owner and f' ({owner})'} is training in {self.run}",
-                fix="wait until it ends, or choose another folder",
-            ) from error
+            what = f"another process{owner and f' ({owner})'} is training in {self.run}"
+            fix = "wait until it ends, or choose another folder"
+            raise InputError(what, fix=fix) from error
         except BaseException:
             os.close(descriptor)
             raise
@@ -463,9 +443,9 @@ class RunLock:
         """
         for path in self.run.iterdir():
             if path != self.file:
-                remove(path)
+                files.remove(path)
         self.file.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # another process may already use the folder again
+        with suppress(OSError):  # another process may already use the folder again
             self.run.rmdir()
 
     def _release(self) -> None:
@@ -491,10 +471,10 @@ def _is_same_file(path: Path, descriptor: int) -> bool:
 
 def _discard(folder: Path) -> None:
     """Remove a checkpoint. It is renamed first, so that its name never has an incomplete folder."""
-    renamed = hidden_sibling(folder, "old")
-    shutil.rmtree(renamed, ignore_errors=True)
+    renamed = files.hidden_sibling(folder, "old")
+    files.remove(renamed)
     folder.rename(renamed)
-    shutil.rmtree(renamed, ignore_errors=True)
+    files.remove(renamed)
 
 
 def _first_sound(
@@ -517,16 +497,14 @@ def _first_sound(
                 raise manifest
             result = attempt(folder, manifest)
         except Damaged as problem:
-            damaged[folder] = (
-                f"checkpoint {folder.name} is damaged ({problem.file}: {problem.problem})"
-            )
+            reason = f"{problem.file}: {problem.problem}"
+            damaged[folder] = f"checkpoint {folder.name} is damaged ({reason})"
             continue
         return folder, result, [f"{message}; using {folder.name}" for message in damaged.values()]
-    raise InputError(
-        f"{run} has no intact checkpoint: {next(iter(damaged.values()))}"
-        + (f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""),
-        fix="restore one from a copy, or train again into another folder",
-    )
+    more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+    what = f"{run} has no intact checkpoint: {next(iter(damaged.values()))}{more}"
+    fix = "restore one from a copy, or train again into another folder"
+    raise InputError(what, fix=fix)
 
 
 def _no_checkpoint_error(path: Path) -> InputError:
@@ -539,16 +517,14 @@ def _no_checkpoint_error(path: Path) -> InputError:
     elif path.name == CHECKPOINTS and _checkpoints(path.parent):
         got, fix = "the checkpoints of a run", f"name the run: {path.parent}"
     elif (config := path / CONFIG).is_file():
-        is_own = b'"regard"' in read_regular(config, LARGEST[CONFIG])
+        is_own = b'"regard"' in files.read_regular(config, LARGEST[CONFIG])
         got = "a checkpoint without its manifest" if is_own else "a Hugging Face folder, it seems"
     elif (path / CHECKPOINTS).is_dir() or (path / RECIPE).is_file():
         got = "a run without a checkpoint yet"
         fix = "wait for its first one, or continue with `regard train ... --resume`"
     elif any(path.glob("*.safetensors")):
-        got, fix = (
-            f"weights without their {CONFIG}",
-            "take the file from another copy of the model",
-        )
+        got = f"weights without their {CONFIG}"
+        fix = "take the file from another copy of the model"
     else:
         got = "no checkpoint in it" if any(path.iterdir()) else "an empty folder"
     return InputError(str(path), got=got, expected="a run or a checkpoint", fix=fix)
@@ -588,11 +564,15 @@ def _remove_unfinished(run: Path) -> None:
     for folder in (run, run / CHECKPOINTS):
         for path in folder.iterdir() if folder.is_dir() else ():
             if _UNFINISHED.fullmatch(path.name):
-                remove(path)
+                files.remove(path)
 
 
 def last_weights(run: Path, averaged_steps: AveragedSteps, before: int) -> list[dict[str, Tensor]]:
-    """The weights of the last sound checkpoints to be averaged before a step, newest first."""
+    """The weights of the last sound checkpoints to be averaged before a step, newest first.
+
+    They are those of the training itself. If a run was finished and later extended, its former last
+    checkpoint may hold an average, with the training's weights beside it, as `weights.NAME`.
+    """
     folders = _checkpoints(run)
     earlier = (f for f in folders if int(f.name) < before and averaged_steps.holds(f))
     weights: list[dict[str, Tensor]] = []
@@ -600,29 +580,14 @@ def last_weights(run: Path, averaged_steps: AveragedSteps, before: int) -> list[
         if len(weights) >= averaged_steps.count:
             break
         with suppress(Damaged, Misnamed):
-            weights.append(_raw_weights(folder))
+            snapshot = read(folder, training=True)
+            raw_weights, _ = snapshot.split_tensors()
+            weights.append(raw_weights or snapshot.weights)
     return weights
-
-
-def _raw_weights(folder: Path) -> dict[str, Tensor]:
-    """The weights of training itself, where a checkpoint's model may be an average of several.
-
-    If a run was finished and later extended, its former last checkpoint may hold an average; the
-    training's weights are then stored beside it, as `weights.NAME`.
-    """
-    snapshot = read(folder, training=True)
-    raw = {
-        name.removeprefix("weights."): tensor
-        for name, tensor in snapshot.training_tensors.items()
-        if name.startswith("weights.")
-    }
-    return raw or snapshot.weights
 
 
 def summary(run: Path) -> dict[str, int | float | None]:
     """A run's last step and best validation loss, for a listing."""
     folders, best = _checkpoints(run), read_best(run)
-    return {
-        "step": int(folders[0].name) if folders else None,
-        "best_loss": None if best is None else round(best.loss, 4),
-    }
+    step = int(folders[0].name) if folders else None
+    return {"step": step, "best_loss": None if best is None else round(best.loss, 4)}

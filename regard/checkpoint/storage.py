@@ -23,6 +23,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.kernels.int8 import quantise_rows
 from regard.runtime.device import check_memory
+from regard.runtime.tensors import find_not_finite
 
 STORES = ("fp32", "fp16", "int8")
 IN_16_BITS = {torch.float16}
@@ -31,6 +32,7 @@ STEPS = 127
 """The integer that the largest absolute value of a row is stored as."""
 SMALLEST = 2048
 """Least number of elements of a matrix that is stored in 8 bits."""
+NOT_FINITE = "numbers that are not finite"
 SCALES = ".scales"
 """Suffix of the name under which a matrix's scales are stored."""
 ELEMENTS_AT_ONCE = 2**14
@@ -70,9 +72,7 @@ def to_stored(tensors: Mapping[str, Tensor], store: str) -> dict[str, Tensor]:
         if store == "fp32" or tensor.dtype != torch.float32:
             stored[name] = tensor
         elif not tensor.isfinite().all():
-            raise InputError(
-                f"{name}", got="numbers that are not finite", expected="finite weights"
-            )
+            raise InputError(name, got=NOT_FINITE, expected="finite weights")
         elif store == "fp16":
             stored[name] = _to_16_bits(name, tensor)
         elif tensor.dim() == 2 and tensor.numel() >= SMALLEST:
@@ -86,12 +86,10 @@ def _to_16_bits(name: str, tensor: Tensor) -> Tensor:
     """The tensor in 16 bits; raises InputError if a number is too large for them."""
     small = tensor.half()
     if not small.isfinite().all():
-        raise InputError(
-            f"{name}: too large for 16 bits",
-            got=f"{tensor.abs().max():g}",
-            expected=f"at most {torch.finfo(torch.float16).max:g}",
-            fix="store it as int8 or fp32",
-        )
+        got = f"{tensor.abs().max():g}"
+        expected = f"at most {torch.finfo(torch.float16).max:g}"
+        what, fix = f"{name}: too large for 16 bits", "store it as int8 or fp32"
+        raise InputError(what, got=got, expected=expected, fix=fix)
     return small
 
 
@@ -119,7 +117,9 @@ def from_stored(tensors: dict[str, Tensor], store: str, file: str) -> dict[str, 
             tensor = _dequantise(tensor, _scales_of(name, tensor, scales, file))
         elif tensor.dtype == torch.float16:
             tensor = tensor.float()
-        wide_tensors[name] = _check_finite(tensor, name, file)
+        if find_not_finite({name: tensor}) is not None:
+            raise InputError(f"{file}: {name}", got=NOT_FINITE, expected="weights")
+        wide_tensors[name] = tensor
     return wide_tensors
 
 
@@ -153,13 +153,3 @@ def _dequantise(matrix: Tensor, scales: Tensor) -> Tensor:
     for q, s, out in zip(*parts, strict=True):
         torch.mul(q, s[:, None], out=out)
     return result
-
-
-def _check_finite(tensor: Tensor, name: str, file: str) -> Tensor:
-    """Returns the tensor; raises InputError if it holds NaN or infinity."""
-    # aminmax allocates nothing of the tensor's size, and gives NaN if any number is NaN.
-    ends = tensor.aminmax() if tensor.is_floating_point() and tensor.numel() else ()
-    if not all(end.isfinite() for end in ends):
-        got = "numbers that are not finite"
-        raise InputError(f"{file}: {name}", got=got, expected="weights")
-    return tensor

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 import typer
 
 from regard.cli.commands import app
-from regard.cli.options import print_status
 from regard.errors import InputError, Interrupted, UserError, WriteError, safe
+from regard.runtime.printing import print_status
 from regard.runtime.stopping import end, exit_on_signal, restore_handlers, set_up_command
 
 USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")

@@ -18,28 +18,23 @@ from regard.cli.exchange import export_model, import_model
 from regard.cli.look import heads, look
 from regard.cli.options import (
     AsJson,
-    AsKind,
     Beam,
     DataColumns,
     Device,
-    Dtype,
+    Load,
     ModelPath,
-    Precision,
     Quiet,
     Seed,
     Threads,
     TrainingDtype,
-    load_pipeline,
-    print_line,
-    print_result,
-    print_status,
-    silence_warnings,
+    loads_model,
 )
 from regard.cli.plugins import add_plugin
 from regard.cli.tokens import tokens
 from regard.cli.vectors import vectors
 from regard.cli.verbs import add_verbs
 from regard.errors import InputError
+from regard.runtime.printing import print_line, print_result, print_status, silence_warnings
 from regard.runtime.units import aligned
 
 app = typer.Typer(
@@ -79,8 +74,7 @@ add_plugin(app, "demo")
 @app.command()
 def train(
     recipe: Annotated[
-        str | None,
-        Argument(metavar="[RECIPE]", help="A file or a shipped name; to resume, a run."),
+        str | None, Argument(metavar="[RECIPE]", help="A file or a shipped name; to resume, a run.")
     ] = None,
     overrides: Annotated[
         list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Such as train.steps=500.")
@@ -111,9 +105,8 @@ def train(
             recipe = None
         recipe, out = recipe_and_run(recipe, out, resume=resume)
         if not out:
-            raise InputError(
-                "train", got="no -o", expected="a folder for the run", fix="add -o runs/first"
-            )
+            expected, fix = "a folder for the run", "add -o runs/first"
+            raise InputError("train", got="no -o", expected=expected, fix=fix)
         if seed is not None and seed < 0:
             raise InputError("--seed", got=seed, expected="0 or more")
         changes = [*(overrides or ()), *(() if seed is None else (f"seed={seed}",))]
@@ -139,6 +132,7 @@ def train(
 
 
 @app.command("eval")
+@loads_model
 def evaluate(
     model_name: ModelPath,
     columns: DataColumns = None,
@@ -172,11 +166,8 @@ def evaluate(
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
-    threads: Threads = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    dtype: Dtype = "fp32",
-    as_kind: AsKind = None,
+    *,
+    load: Load,
 ) -> None:
     """Score a model: loss, perplexity, and the task's metrics (BLEU and chrF, accuracy, F1).
 
@@ -192,9 +183,7 @@ def evaluate(
     options = [option for option, value in {**values, **switches}.items() if value is not None]
     if evaluate_vectors(model_name, analogies or [], similarity or [], options, as_json=as_json):
         return
-    pipeline = load_pipeline(
-        model_name, threads, precision, device, dtype, download=False, kind=as_kind
-    )
+    pipeline = load(model_name, download=False)
     printed: list[str] = []
 
     with Progress(1.0, quiet=quiet, at_once=False) as bar:
@@ -231,6 +220,7 @@ app.command()(look)
 
 
 @app.command()
+@loads_model
 def words(
     model_name: ModelPath,
     word: Annotated[str, Argument(metavar="WORD", help="The word to compare.")],
@@ -243,15 +233,11 @@ def words(
     ] = None,
     top: Annotated[int, Option(help="How many to show.", min=1)] = 5,
     as_json: AsJson = False,
-    threads: Threads = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    dtype: Dtype = "fp32",
-    as_kind: AsKind = None,
+    *,
+    load: Load,
 ) -> None:
     """Compare a word's vectors in several sentences, and list the nearest words."""
-    pipeline = load_pipeline(model_name, threads, precision, device, dtype, kind=as_kind)
-    comparison = pipeline.words(word, sentences, layer=layer, count=top)
+    comparison = load(model_name).words(word, sentences, layer=layer, count=top)
     print_result(comparison.table(), comparison.to_json(), as_json=as_json)
 
 
@@ -325,11 +311,10 @@ def recipe_command(
 
     if keys:
         print_line(recipes.KEYS.listing(name))
-        return
-    if name is not None:
+    elif name is not None:
         print_line(recipes.text_of(name), end="")
-        return
-    print_line(_two_columns(recipes.shipped()))
+    else:
+        print_line(_two_columns(recipes.shipped()))
 
 
 @app.command("ls")
@@ -420,12 +405,10 @@ def data_sample(
     from regard.data.sources import pairs_of
     from regard.recipes import recipe as recipes
 
-    changes = overrides or ()
-    loaded_recipe = (
-        recipes.load("own/images", ["data.kind=scenes", *changes])
-        if recipe == "scenes"
-        else recipes.load(recipe, changes)
-    )
+    name, changes = recipe, overrides or []
+    if recipe == "scenes":
+        name, changes = "own/images", ["data.kind=scenes", *changes]
+    loaded_recipe = recipes.load(name, changes)
     if loaded_recipe.data.example_type == "pictures":
         _sample_images(loaded_recipe, split, count, out, side)
         return

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from regard.cli.options import AsJson, Quiet, Threads, print_line, print_result, print_status
+from regard.cli.options import AsJson, Quiet, Threads
 from regard.errors import InputError
+from regard.runtime.printing import print_line, print_result, print_status
 
 
 def compare(
@@ -42,27 +44,16 @@ def compare(
         compared = comparing.read_comparison(words[0])
         missing = [model.name for model in compared.models if model.name not in compared.results]
         if missing:
-            raise InputError(
-                words[0],
-                got=f"no results of {missing[0]} yet",
-                expected="a finished comparison",
-                fix="run the command with the recipes again: it continues",
-            )
+            got = f"no results of {missing[0]} yet"
+            fix = "run the command with the recipes again: it continues"
+            raise InputError(words[0], got=got, expected="a finished comparison", fix=fix)
     elif out is None:
-        raise InputError(
-            "compare",
-            got="no -o",
-            expected="a folder for the comparison",
-            fix="add -o runs/compare, or name the folder of a finished one",
-        )
+        expected = "a folder for the comparison"
+        fix = "add -o runs/compare, or name the folder of a finished one"
+        raise InputError("compare", got="no -o", expected=expected, fix=fix)
     else:
-        compared = comparing.compare(
-            words,
-            out,
-            threads=threads,
-            quiet=quiet,
-            on_status=lambda line: print_status(line, quiet=quiet),
-        )
+        report = partial(print_status, quiet=quiet)
+        compared = comparing.compare(words, out, threads=threads, quiet=quiet, on_status=report)
     from regard.explain import comparison
 
     if as_json:

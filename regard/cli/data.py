@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from regard.cli.options import print_result
 from regard.data import checks
 from regard.data.config import Columns, FileData, ImagesData, LabelledData
 from regard.data.images.listing import has_images
@@ -19,6 +18,7 @@ from regard.data.text.files import check, split_files
 from regard.data.text.label_check import check_labelled
 from regard.errors import InputError
 from regard.recipes import recipe as recipes
+from regard.runtime.printing import print_result
 
 PAIRS_TASKS = ("translate", "rewrite")
 TASKS = (*PAIRS_TASKS, *READERS)
@@ -83,9 +83,8 @@ def _check_recipe(recipe: Any, *, as_json: bool, quiet: bool) -> bool:
         return bool(report.is_bad)
     checks.check_files(data)
     if not isinstance(data, FileData | LabelledData):
-        raise InputError(
-            "data check", got=f"data.kind: {data.kind}", expected="pairs or labels from files"
-        )
+        got, expected = f"data.kind: {data.kind}", "pairs or labels from files"
+        raise InputError("data check", got=got, expected=expected)
     return _check_splits(data, recipe.task, as_json=as_json)
 
 
@@ -123,9 +122,7 @@ def _check_images(table: str, columns: Columns, *, quiet: bool) -> Any:
 
     with Progress(1.0, quiet=quiet, at_once=False) as bar:
         return check_images(
-            table,
-            lambda done, of: bar.update_to(done / of, f"{done:,} of {of:,} images"),
-            columns,
+            table, lambda done, of: bar.update_to(done / of, f"{done:,} of {of:,} images"), columns
         )
 
 

@@ -7,8 +7,9 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from regard.cli.options import AsKind, ModelPath, Quiet, load_pipeline, print_status
+from regard.cli.options import AsKind, ModelPath, Quiet, load_pipeline
 from regard.errors import InputError
+from regard.runtime.printing import print_status
 
 
 def import_model(
@@ -36,14 +37,8 @@ def import_model(
     """Convert a model of another library to a Regard checkpoint, without running its code."""
     from regard.runs.load import import_model
 
-    pipeline = import_model(
-        source,
-        tokenizer,
-        kind=as_kind,
-        heads=heads,
-        mean=_parse_numbers("--mean", mean),
-        std=_parse_numbers("--std", std),
-    )
+    images = {"mean": _parse_numbers("--mean", mean), "std": _parse_numbers("--std", std)}
+    pipeline = import_model(source, tokenizer, kind=as_kind, heads=heads, **images)
     pipeline.save(out)
     print_status(f"{pipeline} is in {out}", quiet=quiet)
 
@@ -77,7 +72,7 @@ def export_model(
         raise InputError("--store", got=f"--to {to}", expected="--to regard")
     from regard.hub.exchange import how_to_load
 
-    pipeline = load_pipeline(model_name, None, device="cpu", kind=as_kind)
+    pipeline = load_pipeline(model_name, device="cpu", as_kind=as_kind)
     if to == "regard":
         pipeline.save(out, store=store or "fp32")
         print_status(f"{pipeline.name} is in {out}, in {store or 'fp32'}", quiet=quiet)

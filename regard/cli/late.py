@@ -21,13 +21,7 @@ class LateCommand(TyperCommand):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """Parses the arguments of the command."""
-        command = get_command_from_info(
-            CommandInfo(
-                name=self.name,
-                callback=self.function(),
-                context_settings=dict(self.context_settings),
-            ),
-            pretty_exceptions_short=False,
-            rich_markup_mode=None,
-        )
+        settings = dict(self.context_settings)
+        info = CommandInfo(name=self.name, callback=self.function(), context_settings=settings)
+        command = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
         return command.make_context(info_name, args, parent, **extra)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from regard.cli.options import print_status
 from regard.data.text.records import LONGEST_LINE
 from regard.errors import InputError, safe
+from regard.runtime.printing import print_status
 
 T = TypeVar("T")
 PROMPT = "> "
@@ -175,9 +175,9 @@ def read_lines(source: str | None) -> Iterator[tuple[int, list[bytes]]]:
     if is_interactive(source):
         yield from _prompted_lines()
         return
-    if sys.stdin is None and source in (None, "-"):  # closed: `<&-`
-        raise InputError("no text", fix="give some as arguments, --input FILE, or a pipe")
     if source is None or source == "-":
+        if sys.stdin is None:  # closed: `<&-`
+            raise InputError("no text", fix="give some as arguments, --input FILE, or a pipe")
         yield from _batches(sys.stdin.fileno())
         return
     try:

@@ -10,23 +10,18 @@ from typer import Argument, Option
 
 from regard.cli.options import (
     AsJson,
-    AsKind,
     Beam,
     DataColumns,
     Details,
-    Device,
-    Dtype,
     KnockOut,
+    Load,
     ModelPath,
     Paper,
-    Precision,
     Quiet,
-    Threads,
-    load_pipeline,
-    print_result,
-    print_status,
+    loads_model,
 )
 from regard.errors import InputError
+from regard.runtime.printing import print_result, print_status
 
 if TYPE_CHECKING:
     from regard.explain.images.hiding import Hiding, HidingReport
@@ -35,12 +30,12 @@ if TYPE_CHECKING:
 
 Split = Annotated[str | None, Option(help="A split of the run's data; by default valid.")]
 Data = Annotated[
-    str | None,
-    Option("--data", help="Pairs, or labelled examples; text for a GPT, BERT or T5."),
+    str | None, Option("--data", help="Pairs, or labelled examples; text for a GPT, BERT or T5.")
 ]
 Count = Annotated[int, Option("--pairs", help="How many pairs, images, or pieces of text.", min=1)]
 
 
+@loads_model
 def look(
     model_name: ModelPath,
     text: Annotated[
@@ -90,11 +85,8 @@ def look(
     paper: Paper = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
-    threads: Threads = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    dtype: Dtype = "fp32",
-    as_kind: AsKind = None,
+    *,
+    load: Load,
 ) -> None:
     """Draw a model's attention while it reads, translates or restores a text, or an image.
 
@@ -114,13 +106,13 @@ def look(
         got = "--test and an input" if test else "no input"
         raise InputError("look", got=got, expected="a text or an image, or --test for many images")
     hiding = None if hide == 0 else _make_hiding(hide, fill, draws, seed)
-    pipeline = load_pipeline(model_name, threads, precision, device, dtype, kind=as_kind)
+    pipeline = load(model_name)
     if test or text is None:
         if not (number is None or isinstance(number, int)) or word or target or original:
             got = "--word, --target, --original or the name of a layer"
             raise InputError("look --test", got=got, expected="--kind, a number as --layer, --head")
         report = pipeline.hide_patches(
-            _first_images(pipeline, split, files, count),
+            _examples(pipeline, "look", count, split, files, ()),
             kind=kind or "picture", layer=number, head=head, hiding=hiding,
             knock_out=knock_out or (),
         )  # fmt: skip
@@ -154,11 +146,14 @@ def _make_hiding(share: float, fill: Any, draws: int, seed: int) -> Hiding:
     return Hiding(share, fill, draws, seed)
 
 
-def _first_images(pipeline: Pipeline, split: str | None, files: str | None, count: int) -> Any:
-    """The first images of a split, or of a file of one's own."""
+def _examples(
+    pipeline: Pipeline, command: str, count: int, split: str | None, files: str | None, columns: Any
+) -> Any:
+    """The first examples of a split, or of a file of one's own."""
+    from regard.recipes.recipe import parse_columns
     from regard.tasks.measures.report import Selection
 
-    selection = Selection(split, files, "look", pipeline.name)
+    selection = Selection(split, files, command, pipeline.name, parse_columns(columns))
     return pipeline.task.head_examples(pipeline.recipe, selection, count)
 
 
@@ -203,6 +198,7 @@ def _to_lists(values: Any) -> Any:
     return rounded.tolist()
 
 
+@loads_model
 def heads(
     model_name: ModelPath,
     columns: DataColumns = None,
@@ -214,11 +210,8 @@ def heads(
         Option("-o", "--out", help="A picture for a model of images: heads.png, .svg, .pdf"),
     ] = None,
     as_json: AsJson = False,
-    threads: Threads = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    dtype: Dtype = "fp32",
-    as_kind: AsKind = None,
+    *,
+    load: Load,
 ) -> None:
     """List what each attention head does, and the effect of removing it.
 
@@ -229,17 +222,13 @@ def heads(
     """
     from regard.explain.heads import heads_table
     from regard.explain.look import picture_ending
-    from regard.recipes.recipe import parse_columns
-    from regard.tasks.measures.report import Selection
 
     if out is not None:
         picture_ending(out, (".png", ".svg", ".pdf"), "heads")
-    pipeline = load_pipeline(model_name, threads, precision, device, dtype, kind=as_kind)
+    pipeline = load(model_name)
     if out is not None and not pipeline.reader.has_grid:
         raise InputError("heads -o", got="a model of texts", expected="a model of images")
-    named_columns = parse_columns(columns or ())
-    selection = Selection(split, files, "heads", pipeline.name, named_columns)
-    texts = pipeline.task.head_examples(pipeline.recipe, selection, count)
+    texts = _examples(pipeline, "heads", count, split, files, columns or ())
     summaries = pipeline.heads(texts)
     measured_on = f"{len(texts)} {pipeline.task.items}"
     table = heads_table(summaries, measured_on, pipeline.task.effect)

@@ -36,8 +36,7 @@ class PluginCommand(LateCommand):
     def function(self) -> Callable[..., None]:
         """Imports it."""
         path, _ = PLUGINS[self.name or ""]
-        function: Callable[..., None] = imported(path)
-        return function
+        return imported(path)
 
 
 def add_plugin(app: typer.Typer, name: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -43,17 +43,19 @@ def tokens(
     are not loaded.
     """
     from regard.cli.line_processor import LineProcessor
+    from regard.runs.load import vocabulary
 
     if decode and compare:
         raise InputError("--decode", got="--compare", expected="one of the two",
                          fix="the same id is another token in another vocabulary")  # fmt: skip
     names = [model_name, *(compare or ())]
-    tokenizers = [_load_tokenizer(name, target=target) for name in names]
+    vocabularies = [vocabulary(name) for name in names]
+    tokenizers = [sides.target if target else sides.source for sides in vocabularies]
     if decode:
-        show = _id_formatter(tokenizers[0], as_json=as_json)
+        show = partial(_format_ids, tokenizers[0], as_json=as_json)
         texts = texts if texts == ["-"] or not texts else [" ".join(texts)]
     else:
-        show = _token_formatter(names, tokenizers, target=target, as_json=as_json)
+        show = partial(_format_tokens, names, tokenizers, target=target, as_json=as_json)
     LineProcessor(
         lambda texts, _: [[f"{show(text)}\n"] for text in texts],
         lambda text: json.dumps({"text": text}, ensure_ascii=False) + "\n" if as_json else "\n",
@@ -64,61 +66,36 @@ def tokens(
 def _check_length(text: str) -> None:
     """Raises an error if a text has more than `MAX_CHARACTERS`."""
     if len(text) > MAX_CHARACTERS:
-        raise InputError(
-            "tokens",
-            got=f"a text of {len(text):,} characters",
-            expected=f"at most {MAX_CHARACTERS:,}",
-            fix="cut it into lines: each line is a text",
-        )
+        got, expected = f"a text of {len(text):,} characters", f"at most {MAX_CHARACTERS:,}"
+        fix = "cut it into lines: each line is a text"
+        raise InputError("tokens", got=got, expected=expected, fix=fix)
 
 
-def _load_tokenizer(model_name: str, *, target: bool) -> Tokenizer:
-    """Loads the source or the target tokenizer of a model."""
-    from regard.runs.load import vocabulary
-
-    tokenizers = vocabulary(model_name)
-    return tokenizers.target if target else tokenizers.source
-
-
-def _id_formatter(tokenizer: Tokenizer, *, as_json: bool) -> Callable[[str], str]:
-    """A function that formats a line of ids as text and tokens."""
+def _format_ids(tokenizer: Tokenizer, line: str, *, as_json: bool) -> str:
+    """Formats a line of ids as text and tokens."""
     from regard.inputs.text.listing import id_table, read_ids
 
-    def show(line: str) -> str:
-        ids = read_ids(tokenizer, line)
-        decoded = tokenizer.decode(ids)
-        if as_json:
-            row = {"text": line, "ids": ids, "tokens": tokenizer.tokens(ids), "decoded": decoded}
-            return json.dumps(row, ensure_ascii=False)
-        return f"{decoded}\n{id_table(tokenizer, ids)}"
-
-    return show
+    ids = read_ids(tokenizer, line)
+    decoded = tokenizer.decode(ids)
+    if as_json:
+        row = {"text": line, "ids": ids, "tokens": tokenizer.tokens(ids), "decoded": decoded}
+        return json.dumps(row, ensure_ascii=False)
+    return f"{decoded}\n{id_table(tokenizer, ids)}"
 
 
-def _token_formatter(
-    names: list[str], tokenizers: list[Tokenizer], *, target: bool, as_json: bool
-) -> Callable[[str], str]:
-    """A function that formats the tokens of a text, of one tokenizer or of several in columns."""
+def _format_tokens(
+    names: list[str], tokenizers: list[Tokenizer], text: str, *, target: bool, as_json: bool
+) -> str:
+    """Formats the tokens of a text, of one tokenizer or of several in columns."""
     from regard.inputs.text.listing import side_by_side, table, tokenize
 
-    def show(text: str) -> str:
-        if not text:
-            raise InputError("tokens", got="an empty text", expected="some characters")
-        first, *other_tokenizations = (
-            tokenize(tokenizer, text, target=target) for tokenizer in tokenizers
-        )
-        if as_json:
-            row: dict[str, Any] = first.to_json()
-            if other_tokenizations:
-                row["compared"] = [
-                    {"place": name, **tokenization.to_json()}
-                    for name, tokenization in zip(names[1:], other_tokenizations, strict=True)
-                ]
-            return json.dumps(row, ensure_ascii=False)
-        return (
-            side_by_side(names, [first, *other_tokenizations])
-            if other_tokenizations
-            else table(first)
-        )
-
-    return show
+    if not text:
+        raise InputError("tokens", got="an empty text", expected="some characters")
+    results = [tokenize(tokenizer, text, target=target) for tokenizer in tokenizers]
+    if not as_json:
+        return side_by_side(names, results) if len(results) > 1 else table(results[0])
+    row, *compared = (result.to_json() for result in results)
+    if compared:
+        pairs = zip(names[1:], compared, strict=True)
+        row["compared"] = [{"place": name, **values} for name, values in pairs]
+    return json.dumps(row, ensure_ascii=False)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from regard.cli.options import AsJson, Quiet, Seed, print_result, print_status
+from regard.cli.options import AsJson, Quiet, Seed
 from regard.errors import InputError
+from regard.runtime.printing import print_result, print_status
 
 if TYPE_CHECKING:
     from regard.vectors.table import Neighbour, WordVectors
@@ -55,15 +56,17 @@ def vectors(
         raise InputError("vectors", got=question, expected=f"one of {', '.join(QUESTIONS)}")
     words = words or []
     _check_count(question, words)
+    picture = out or Path("map.png")
     if question == "map":
         from regard.vectors.projection import map_ending
 
-        map_ending(out or Path("map.png"))  # raises for a wrong ending, before the vectors are read
+        map_ending(picture)  # raises for a wrong ending, before the vectors are read
     table = load_vectors(model_name)
     if question == "map":
-        _plot(table, words, out or Path("map.png"), method, seed or 0, as_json=as_json, quiet=quiet)
+        _plot(table, words, picture, method, seed or 0, as_json=as_json)
+        print_status(f"{picture} is drawn", quiet=quiet)
     elif question == "save":
-        _save_vectors(table, out, also or [], top, half=half, quiet=quiet)
+        print_status(_save_vectors(table, out, also or [], top, half=half), quiet=quiet)
     elif question == "difference":
         _print_difference(table, words, as_json=as_json)
     else:
@@ -114,33 +117,23 @@ def _print_difference(table: WordVectors, words: list[str], *, as_json: bool) ->
 
 
 def _plot(
-    table: WordVectors,
-    words: list[str],
-    out: Path,
-    method: str,
-    seed: int,
-    *,
-    as_json: bool,
-    quiet: bool,
+    table: WordVectors, words: list[str], out: Path, method: str, seed: int, *, as_json: bool
 ) -> None:
     """Answers `map`: draws words in two dimensions, and prints their coordinates."""
     points = table.map(words, out, method=method, seed=seed)
     for word, (x, y) in points.items():
         line = f"{word:<16}{x:9.3f}{y:9.3f}"
         print_result(line, {"word": word, "x": x, "y": y}, as_json=as_json)
-    print_status(f"{out} is drawn", quiet=quiet)
 
 
 def _save_vectors(
-    table: WordVectors,
-    out: Path | None,
-    also: list[str],
-    top: int | None,
-    *,
-    half: bool,
-    quiet: bool,
-) -> None:
-    """Answers `save`: writes the first `top` words, with those of the models in `also`."""
+    table: WordVectors, out: Path | None, also: list[str], top: int | None, *, half: bool
+) -> str:
+    """Answers `save`: writes the first `top` words, with those of the models in `also`.
+
+    Returns:
+        The line that says where they are.
+    """
     from regard.vectors.store import save
     from regard.vectors.store import vectors as load_vectors
 
@@ -150,7 +143,7 @@ def _save_vectors(
     for model_name in also:
         table = table.joined(load_vectors(model_name))
     path = save(table, out, half=half)
-    print_status(f"{len(table):,} words of {table.dim} numbers are in {path}", quiet=quiet)
+    return f"{len(table):,} words of {table.dim} numbers are in {path}"
 
 
 def train_vectors(
@@ -175,12 +168,9 @@ def train_vectors(
     thread_count = setup(threads, form.seed, quiet=quiet).threads
     table = run(form, out, resume=resume, quiet=quiet, threads=thread_count)
     word = next((word for word in table.words if len(word) > 4), table.words[0])
-    quoted_run = shlex.quote(out)
-    print_status(f"{table} is in {out}", quiet=quiet)
-    print_status(
-        f"try: regard vectors {quoted_run} nearest {shlex.quote(word)}   regard eval {quoted_run}",
-        quiet=quiet,
-    )
+    quoted_run, quoted_word = shlex.quote(out), shlex.quote(word)
+    commands = f"regard vectors {quoted_run} nearest {quoted_word}   regard eval {quoted_run}"
+    print_status(f"{table} is in {out}\ntry: {commands}", quiet=quiet)
 
 
 def evaluate_vectors(

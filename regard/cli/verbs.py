@@ -12,6 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -19,21 +20,9 @@ import typer
 from typer import Argument, Option
 
 from regard.cli.late import LateCommand
-from regard.cli.options import (
-    AsJson,
-    AsKind,
-    Device,
-    Dtype,
-    Input,
-    ModelPath,
-    Precision,
-    Quiet,
-    Threads,
-    load_pipeline,
-    print_status,
-    silence_warnings,
-)
+from regard.cli.options import AsJson, Input, ModelPath, Quiet, loads_model, set_signature
 from regard.errors import InputError
+from regard.runtime.printing import print_status, silence_warnings
 from regard.tasks.specs import every_verb
 from regard.tasks.verbs import Verb
 
@@ -48,6 +37,8 @@ if TYPE_CHECKING:
 Strict = Annotated[bool, Option("--strict", help="Stop at a line that cannot be read.")]
 Stream = Annotated[bool, Option("--stream", help="Print the answer while it is generated.")]
 _logger = logging.getLogger(__name__)
+COMMAND_KEYS = ("model", "texts", "source", "load")
+"""The parameters of a command that are no options of its verb, beside its switches."""
 FILE_SUFFIX = "_file"
 """The suffix of the name of an option whose value is read from a file."""
 
@@ -72,27 +63,22 @@ def command_of(verb: Verb, options_class: type[VerbOptions]) -> Callable[..., No
     def command(**values: Any) -> None:
         from regard.cli.line_processor import is_interactive
 
-        model_name, texts, source = (values.pop(key) for key in ("model", "texts", "source"))
+        model, texts, source, load = (values.pop(key) for key in COMMAND_KEYS)
         switches = {key: values.pop(key, False) for key in ("strict", "as_json", "quiet", "stream")}
         silence_warnings(quiet=switches["quiet"])
-        threads, precision = values.pop("threads"), values.pop("precision")
-        device, dtype = values.pop("device", "auto"), values.pop("dtype", "fp32")
-        kind = values.pop("as_kind", None)
         values = {key: value for key, value in values.items() if value is not None}
         values = _with_file_contents(verb.name, options_class, values)
         options, settings = verb.parse_options((), values)
-        pipeline = load_pipeline(model_name, threads, precision, device, dtype, kind=kind)
+        pipeline = load(model)
         settings = verb.command_settings(options, settings, pipeline.recipe.decode)
         call = VerbCall(pipeline, verb, options, settings, **switches)
         if texts and verb.ranks(options):
-            texts = pipeline.reader.files_in(texts, call.print_skipped)
+            texts = pipeline.reader.files_in(texts, partial(print_status, quiet=call.quiet))
         call.line_processor(all_known=bool(texts) or not is_interactive(source)).run(texts, source)
 
     command.__name__, command.__doc__ = verb.name, verb.help
-    parameters = list(_parameters(verb, options_class))
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
+    set_signature(command, list(_parameters(verb, options_class)))
+    return loads_model(command)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,10 +93,6 @@ class VerbCall:
     as_json: bool = False
     quiet: bool = False
     stream: bool = False
-
-    def print_skipped(self, message: str) -> None:
-        """Prints that a file is left out."""
-        print_status(message, quiet=self.quiet)
 
     def line_processor(self, *, all_known: bool) -> LineProcessor[Encoded]:
         """The `LineProcessor` of the command.
@@ -226,16 +208,8 @@ def _parameters(verb: Verb, options_class: type[VerbOptions]) -> Iterator[inspec
     yield _keyword_parameter("strict", Strict, default=False)
     if verb.streams == "optional":
         yield _keyword_parameter("stream", Stream, default=False)
-    for name, kind, default in (
-        ("as_json", AsJson, False),
-        ("quiet", Quiet, False),
-        ("threads", Threads, None),
-        ("precision", Precision, "fp32"),
-        ("device", Device, "auto"),
-        ("dtype", Dtype, "fp32"),
-        ("as_kind", AsKind, None),
-    ):
-        yield _keyword_parameter(name, kind, default)
+    yield _keyword_parameter("as_json", AsJson, default=False)
+    yield _keyword_parameter("quiet", Quiet, default=False)
 
 
 def _option_parameters(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from regard.runtime.lazy import lazy_getattr, names_in_stub
+from regard.runtime.lazy import lazy_package
 
-_MODULES = names_in_stub(__file__)
-__all__ = [*_MODULES]
-__getattr__ = lazy_getattr(__name__, _MODULES)
+__getattr__, __all__ = lazy_package(__name__)

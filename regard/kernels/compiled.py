@@ -272,10 +272,8 @@ def quantise_to_levels(x: Any, rows: int, into: int, levels: int, shorts: Any, s
     The scale of a row is its largest absolute value, NaN if not all are finite. Numbers are rounded
     as PyTorch does: they get its offset, and `ROUNDING_OFFSET` is added and subtracted again.
     """
-    factor, offset = (
-        types.float32(1) / (types.float32(1) / types.float32(levels)),
-        types.float32(ZERO_BYTE),
-    )
+    factor = types.float32(1) / (types.float32(1) / types.float32(levels))
+    offset = types.float32(ZERO_BYTE)
     for row in range(rows):
         first, last = row * into, (row + 1) * into
         vectors_end = first + into // 16 * 16
@@ -425,11 +423,9 @@ def compile_kernels(machine: Any) -> bytes:
     Args:
         machine: llvmlite's description of the processor.
     """
-    texts = []
+    texts, signature = [], types.void(Address(types.int64))
     for kernel in KERNELS:
-        compiled = njit(
-            types.void(Address(types.int64)), no_cpython_wrapper=True, no_cfunc_wrapper=True
-        )(kernel)
+        compiled = njit(signature, no_cpython_wrapper=True, no_cfunc_wrapper=True)(kernel)
         [code] = compiled.inspect_llvm().values()
         texts.append(_as_c_function(code, kernel.__name__))
     module = binding.parse_assembly(texts[0])

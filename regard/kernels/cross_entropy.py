@@ -25,11 +25,7 @@ BLOCK = 512
 
 
 def cross_entropy(
-    x: Tensor,
-    weight: Tensor,
-    targets: Tensor,
-    smoothing: float = 0.0,
-    bias: Tensor | None = None,
+    x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0, bias: Tensor | None = None
 ) -> Tensor:
     """The sum over tokens of the cross-entropy with label smoothing.
 
@@ -50,8 +46,7 @@ def cross_entropy(
         return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     learning = (tensor.requires_grad for tensor in (x, weight, bias) if tensor is not None)
     needs_gradient = torch.is_grad_enabled() and any(learning)
-    loss: Tensor = _CrossEntropy.apply(x, weight, bias, targets, smoothing, needs_gradient)  # type: ignore[no-untyped-call]
-    return loss
+    return _CrossEntropy.apply(x, weight, bias, targets, smoothing, needs_gradient)  # type: ignore[no-untyped-call]
 
 
 class _CrossEntropy(torch.autograd.Function):

@@ -9,28 +9,24 @@ each element has its own random number, drawn on the generator's device.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
 
+from regard.runtime.cores import temporarily
+
 _dice = threading.local()
 
 
-@contextmanager
-def drawing_from(generator: torch.Generator) -> Iterator[None]:
+def drawing_from(generator: torch.Generator) -> AbstractContextManager[None]:
     """Makes all dropout in this thread draw from `generator` instead of torch's global one.
 
     Threads that train in parallel would otherwise share one generator, and the order of their draws
     would not be reproducible.
     """
-    before = getattr(_dice, "generator", None)
-    _dice.generator = generator
-    try:
-        yield
-    finally:
-        _dice.generator = before
+    return temporarily(_dice, "generator", generator)
 
 
 def drop(x: Tensor, p: float) -> Tensor:
@@ -44,9 +40,8 @@ def drop(x: Tensor, p: float) -> Tensor:
     # All 64 bits are needed: the default range never sets the sign bit.
     words.random_(-(2**63), None, generator=getattr(_dice, "generator", None))
     bytes_ = words.view(torch.uint8)[: x.numel()].view(x.shape)
-    noise = torch.lt(
-        bytes_, kept_bytes, out=torch.empty_like(x)
-    )  # writing floats directly takes a fifth of the time
+    # Writing floats directly takes a fifth of the time.
+    noise = torch.lt(bytes_, kept_bytes, out=torch.empty_like(x))
     return x * noise.mul_(256 / kept_bytes)
 
 

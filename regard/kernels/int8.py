@@ -20,8 +20,6 @@ weights of ±64, which they are without Numba. With weights of ±127, rows use o
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any, NoReturn
 
@@ -31,6 +29,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.kernels.small_batches import LOADER, MIN_ELEMENTS, Int8Matrix
+from regard.runtime.cores import temporarily
 
 ROW_STEPS = 127
 """Steps from 0 to the largest absolute value of a row."""
@@ -129,9 +128,8 @@ class Int8Head(Int8Linear):
 
 def raise_unsupported(what: str) -> NoReturn:
     """Raises InputError: a model in 8 bits cannot be trained or saved."""
-    raise InputError(
-        "precision int8", got=f"a model to be {what}", expected="fp32", fix="load it without int8"
-    )
+    got, fix = f"a model to be {what}", "load it without int8"
+    raise InputError("precision int8", got=got, expected="fp32", fix=fix)
 
 
 @cache
@@ -172,19 +170,9 @@ def quantise_rows(matrix: Tensor, steps: int) -> tuple[Tensor, Tensor]:
 def _pack(integers: Tensor, scales: Tensor) -> Any:
     """Packs a quantized matrix in the memory order of PyTorch's kernel."""
     zeros = torch.zeros(len(scales), dtype=torch.int64)
-    with _quantization_engine(), warnings.catch_warnings():
+    engine = temporarily(torch.backends.quantized, "engine", ENGINE)
+    with engine, warnings.catch_warnings():
         # PyTorch deprecates quantized tensors, but nothing else makes the kernel's input.
         warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
         quantized = torch._make_per_channel_quantized_tensor(integers, scales.double(), zeros, 0)
         return torch.ops.quantized.linear_prepack(quantized, None)
-
-
-@contextmanager
-def _quantization_engine() -> Iterator[None]:
-    """Sets PyTorch's quantization engine to ENGINE, and restores it afterwards."""
-    before = torch.backends.quantized.engine
-    torch.backends.quantized.engine = ENGINE
-    try:
-        yield
-    finally:
-        torch.backends.quantized.engine = before

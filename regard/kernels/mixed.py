@@ -13,13 +13,14 @@ nothing.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from regard.runtime.cores import temporarily
 
 LEAST_NUMBERS = 2**14
 """Minimum number of elements of a matrix: for a smaller one, rounding takes as long as it saves."""
@@ -27,27 +28,19 @@ LEAST_NUMBERS = 2**14
 _products = threading.local()
 
 
-@contextmanager
-def products_in(dtype: torch.dtype) -> Iterator[None]:
+def products_in(dtype: torch.dtype) -> AbstractContextManager[None]:
     """Computes the products of training in this thread in a 16-bit type."""
-    before = product_dtype()
-    _products.dtype = dtype
-    try:
-        yield
-    finally:
-        _products.dtype = before
+    return temporarily(_products, "dtype", dtype)
 
 
 def product_dtype() -> torch.dtype | None:
     """The type of products in this thread; None means 32 bits."""
-    dtype: torch.dtype | None = getattr(_products, "dtype", None)
-    return dtype
+    return getattr(_products, "dtype", None)
 
 
 def mixed_linear(x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
     """x (rows, into) times a matrix (out, into), plus a bias (out,): (rows, out) in 32 bits."""
-    out: Tensor = _MixedLinear.apply(x, weight, bias, dtype)  # type: ignore[no-untyped-call]
-    return out
+    return _MixedLinear.apply(x, weight, bias, dtype)  # type: ignore[no-untyped-call]
 
 
 def supports_mixed(x: Tensor, weight: Tensor) -> bool:
@@ -73,9 +66,6 @@ class _MixedLinear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         short_grad = grad.to(x.dtype)
         of_x, of_weight, of_bias, _ = ctx.needs_input_grad
-        return (
-            torch.mm(short_grad, weight).float() if of_x else None,
-            torch.mm(short_grad.t(), x).float() if of_weight else None,
-            grad.sum(0) if of_bias else None,
-            None,
-        )
+        grad_x = torch.mm(short_grad, weight).float() if of_x else None
+        grad_weight = torch.mm(short_grad.t(), x).float() if of_weight else None
+        return grad_x, grad_weight, grad.sum(0) if of_bias else None, None

@@ -88,9 +88,8 @@ def madd(_: Any, a: Any, b: Any, sums: Any) -> Any:
             return _call_llvm(builder, "fma", *args)  # rounded once
         products_type = ir.VectorType(ir.IntType(32), 32)
         products = builder.mul(*(builder.sext(vector, products_type) for vector in args[:2]))
-        pairs = builder.add(
-            _every_second(builder, products, 0), _every_second(builder, products, 1)
-        )
+        even, odd = (_select(builder, products, first, 16, step=2) for first in (0, 1))
+        pairs = builder.add(even, odd)
         return builder.add(pairs, args[2])  # with all this, one instruction of AVX-512
 
     return sums(a, b, sums), build
@@ -108,10 +107,8 @@ def sum_elements(_: Any, a: Any, b: Any) -> Any:
         partial, count = add(*args), 16
         while count > 1:
             count //= 2
-            partial = add(
-                _select(builder, partial, 0, count),
-                _select(builder, partial, count, count),
-            )
+            halves = (_select(builder, partial, first, count) for first in (0, count))
+            partial = add(*halves)
             if a != Floats and count == 4:
                 partial = builder.sext(partial, ir.VectorType(ir.IntType(64), 4))
         return builder.extract_element(partial, ir.IntType(32)(0))
@@ -133,11 +130,6 @@ def _select(builder: Any, vector: Any, first: int, count: int, step: int = 1) ->
     return builder.shuffle_vector(vector, vector, indices)
 
 
-def _every_second(builder: Any, vector: Any, first: int) -> Any:
-    """The numbers first, first + 2, … of a vector of 32."""
-    return _select(builder, vector, first, 16, step=2)
-
-
 @intrinsic
 def repeat(_: Any, number: Any) -> Any:
     """A vector of 16 times the same float."""
@@ -152,11 +144,7 @@ def repeat(_: Any, number: Any) -> Any:
 @intrinsic
 def divide(_: Any, a: Any, b: Any) -> Any:
     """a / b, for each number of two vectors of floats."""
-
-    def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
-        return builder.fdiv(*args)
-
-    return Floats(a, b), build
+    return Floats(a, b), lambda _, builder, __, args: builder.fdiv(*args)
 
 
 @intrinsic

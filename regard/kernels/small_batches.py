@@ -183,9 +183,10 @@ class Kernels:
         (q_row, q_head, q_stride, _), (k_row, k_head, k_stride, _) = q.stride(), k.stride()
         v_row, v_head, v_stride, _ = v.stride()
         space, first_counts = self._space.of(torch.get_num_threads() * keys), _integer_array(counts)
+        scale_address, _ = _float_array(scale).buffer_info()
         job = (
             0, 0, space.data_ptr(), q.data_ptr(), y.data_ptr(), bias_address, batch,
-            k.data_ptr(), v.data_ptr(), first_counts.buffer_info()[0], _float_address(scale),
+            k.data_ptr(), v.data_ptr(), first_counts.buffer_info()[0], scale_address,
             heads, heads // kv_heads, queries, keys, dim, causal, reach or keys,
             q_row, q_head, q_stride, k_row, k_head, k_stride, v_row, v_head, v_stride, *strides,
         )  # fmt: skip
@@ -245,13 +246,8 @@ def _integer_array(numbers: tuple[int, ...]) -> array[int]:
 
 @cache
 def _float_array(value: float) -> array[float]:
-    """A number as a 32-bit float, in an array that is kept for ever."""
+    """A number as a 32-bit float, in an array that is kept for ever, at the same address."""
     return array("f", (value,))
-
-
-def _float_address(value: float) -> int:
-    """The address of a 32-bit float, which stays there."""
-    return _float_array(value).buffer_info()[0]
 
 
 class Loader:

@@ -149,11 +149,10 @@ def load_recipes(entries: Mapping[str, str], overrides: Sequence[str] = ()) -> d
     for label, recipe in other_recipes:
         for key in recipes.changed(base, recipe):
             if any(key == same or key.startswith(f"{same}.") for same in EQUAL):
-                raise InputError(
-                    f"{label}: {key} differs from that of {first}",
-                    expected="the same data and budget for all",
-                    fix=f"set it for all of them: {key}=…",
-                )
+                expected = "the same data and budget for all"
+                fix = f"set it for all of them: {key}=…"
+                what = f"{label}: {key} differs from that of {first}"
+                raise InputError(what, expected=expected, fix=fix)
     return loaded
 
 
@@ -191,9 +190,8 @@ def compare(
     if (folder / FILE).exists():
         before = read_comparison(folder)
         if before.models != models:
-            raise InputError(
-                str(folder), got="another comparison", fix="choose a new folder with -o"
-            )
+            fix = "choose a new folder with -o"
+            raise InputError(str(folder), got="another comparison", fix=fix)
         results = dict(before.results)
     if len(results) < len(models):
         _check_tests(next(iter(by_name.values())).data)
@@ -218,12 +216,9 @@ def read_comparison(folder: str | Path) -> Compared:
     """
     path = Path(folder) / FILE
     if not path.is_file():
-        raise InputError(
-            str(folder),
-            got=f"no {FILE}",
-            expected="the folder of a comparison",
-            fix="make one: regard compare tiny/compare -o FOLDER",
-        )
+        expected = "the folder of a comparison"
+        fix = "make one: regard compare tiny/compare -o FOLDER"
+        raise InputError(str(folder), got=f"no {FILE}", expected=expected, fix=fix)
     try:
         contents = Contents.model_validate(read_json(path))
     except ValidationError as error:
@@ -280,21 +275,17 @@ def _split_entry(entry: str) -> list[str]:
     except ValueError as error:
         raise InputError(f"compare: {entry}", got=str(error), fix="close the quotes") from None
     if not words:
-        raise InputError(
-            "compare", got="an empty entry", expected="a recipe, such as tiny/translate"
-        )
+        expected = "a recipe, such as tiny/translate"
+        raise InputError("compare", got="an empty entry", expected=expected)
     return words
 
 
 def _check_tests(data: DataConfig) -> None:
     """Refuses data without test sentences before anything is trained on it."""
     if not any(load_splits(data).splits.tests.values()):
-        raise InputError(
-            "compare",
-            got="data without test sentences",
-            expected="some to measure BLEU on",
-            fix="add data.test=FILE, or data.held_out_test=500 to hold some out",
-        )
+        got, expected = "data without test sentences", "some to measure BLEU on"
+        fix = "add data.test=FILE, or data.held_out_test=500 to hold some out"
+        raise InputError("compare", got=got, expected=expected, fix=fix)
 
 
 def _folder_name(label: str) -> str:

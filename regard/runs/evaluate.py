@@ -53,11 +53,9 @@ def evaluate(
     if scoring.get("suggest") and "suggest" not in task_class.scoring:
         raise InputError("--suggest", got=f"{pipeline}", expected="a model that generates text")
     if not hasattr(task_class, "report"):
-        raise InputError(
-            f"{pipeline.name} cannot be scored",
-            got=f"a {pipeline.model.config.family} model for {recipe.task}",
-            fix=f"it can {', '.join(pipeline.verbs)}",
-        )
+        got = f"a {pipeline.model.config.family} model for {recipe.task}"
+        fix = f"it can {', '.join(pipeline.verbs)}"
+        raise InputError(f"{pipeline.name} cannot be scored", got=got, fix=fix)
     changes = {"beam": beam} if beam is not None and "beam" in task_class.scoring else {}
     if out is not None:
         scoring["keep"] = partial(_write_files, out)
@@ -99,14 +97,9 @@ def _notes(pipeline: Pipeline, scored: ExampleSet, *, own_split: bool) -> Notes:
         own_split: Whether they are a split of the model's own data.
     """
     task, examples = pipeline.task, scored.examples
-    return Notes(
-        task.scored,
-        task.count(examples),
-        scored.left_out,
-        task.truncated(pipeline.model, examples),
-        pipeline.overlap(examples),
-        own_split=own_split,
-    )
+    count, truncated = task.count(examples), task.truncated(pipeline.model, examples)
+    overlap = pipeline.overlap(examples)
+    return Notes(task.scored, count, scored.left_out, truncated, overlap, own_split=own_split)
 
 
 def _write_files(out: Path, files: Mapping[str, str]) -> None:

@@ -92,14 +92,8 @@ def shelf_rows(names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         model, verbs = "vectors", ["vectors"]
         if is_model(entry):
             model, verbs = _family_and_verbs(entry)
-        yield {
-            "name": name,
-            "kind": SHIPPED,
-            "model": model,
-            "bytes": bytes_of(entry),
-            "score": _first_score(entry),
-            "verbs": verbs,
-        }
+        row = {"name": name, "kind": SHIPPED, "model": model, "bytes": bytes_of(entry)}
+        yield {**row, "score": _first_score(entry), "verbs": verbs}
 
 
 def _family_and_verbs(entry: Traversable) -> tuple[str, list[str]]:
@@ -127,12 +121,9 @@ def models_in(folder: Path) -> Iterator[dict[str, Any]]:
     """
     if not folder.is_dir():
         names = [name for model in shipped() for name in (model, model.partition("/")[0])]
-        raise InputError(
-            f"ls {folder}",
-            got="no such folder",
-            expected="a folder with runs in it",
-            fix=did_you_mean(nearest(str(folder), names), "regard ls"),
-        )
+        expected = "a folder with runs in it"
+        fix = did_you_mean(nearest(str(folder), names), "regard ls")
+        raise InputError(f"ls {folder}", got="no such folder", expected=expected, fix=fix)
     runs: set[Path] = set()
     for path in sorted([folder, *folder.glob("*"), *folder.glob("*/*")]):
         if runs & set(path.parents):  # inside a run: its checkpoints have no rows of their own
@@ -158,16 +149,11 @@ def row_of(folder: Path) -> dict[str, Any] | None:
         return {"name": name, "kind": "checkpoint", "model": config.get("family")}
     if isinstance(config.get("model_type"), str):
         return {"name": name, "kind": "Hugging Face", "model": config["model_type"]}
-    if _has_weights(folder):
-        return {"name": name, "kind": "Hugging Face", "model": "no model_type"}
-    return None
-
-
-def _has_weights(folder: Path) -> bool:
-    """Whether a folder has files of weights, as Hugging Face names them."""
     from regard.hub.folder import has_weights  # here, because it imports torch
 
-    return has_weights(folder)
+    if has_weights(folder):
+        return {"name": name, "kind": "Hugging Face", "model": "no model_type"}
+    return None
 
 
 def facts_of(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -211,9 +211,8 @@ def _snapshot(folder: Path, revision: str | None) -> Path | None:
         return folder / "snapshots" / commit
     paths = _snapshots(folder)
     if revision is not None:
-        paths = [
-            path for path in paths if _HASH.fullmatch(revision) and path.name.startswith(revision)
-        ]
+        is_hash = _HASH.fullmatch(revision)
+        paths = [path for path in paths if is_hash and path.name.startswith(revision)]
     return paths[0] if len(paths) == 1 else None
 
 
@@ -297,12 +296,10 @@ def _files_to_download(repo: Repository, sizes: dict[str, int], want: Want) -> l
         weights = [WEIGHTS] if WEIGHTS in sizes else parts if INDEX in sizes else []
         if not weights:
             other_files = [name for name in names if name.endswith((".bin", ".safetensors", ".h5"))]
-            raise InputError(
-                f"{repo} on the Hugging Face hub",
-                got=f"weights in {', '.join(other_files)}" if other_files else "no weights",
-                expected=WEIGHTS,
-                fix="download it yourself and name its folder: .bin files are read from there",
-            )
+            got = f"weights in {', '.join(other_files)}" if other_files else "no weights"
+            fix = "download it yourself and name its folder: .bin files are read from there"
+            what = f"{repo} on the Hugging Face hub"
+            raise InputError(what, got=got, expected=WEIGHTS, fix=fix)
         files += weights
     return files
 
@@ -315,13 +312,11 @@ def _unknown_model_error(name: str) -> InputError:
         override = shipped_recipes[name].partition(": add ")[2]
         override = override or ("data.train=FILE" if name.startswith("own/") else "")
         command = " ".join(["regard train", name, *([override] if override else []), "-o", run])
-        return InputError(
-            f"{name} is a recipe, not a model", fix=f"train it ({command}), then name {run}"
-        )
+        advice = f"train it ({command}), then name {run}"
+        return InputError(f"{name} is a recipe, not a model", fix=advice)
     names = [*shipped(), *shipped_recipes]
-    guesses = (
-        shelf_of(name) or nearest(name, names) or [x for x in names if x.startswith(f"{name}/")][:1]
-    )
+    in_folder = [known for known in names if known.startswith(f"{name}/")]
+    guesses = shelf_of(name) or nearest(name, names) or in_folder[:1]
     if is_ours(name) and guesses:
         fix = did_you_mean(guesses[:NEAREST], LIST_COMMAND)
         return UnknownModel(f"no folder {name}, and no such shipped model", fix=fix)
@@ -343,12 +338,8 @@ def _not_cached_error(repo: Repository, want: Want, reason: str) -> InputError:
     names = [folder.name.removeprefix("models--").replace("--", "/", 1)
             for folder in sorted(cache().glob(f"models--*--{repo.name}"))]  # fmt: skip
     if paths:
-        files = {
-            "model": "config.json or weights",
-            "config": "config.json",
-            "tokenizer": "tokenizer",
-        }
-        what = f"{repo} is in the Hugging Face cache only in part: {paths[-1]} has no {files[want]}"
+        missing = {"model": "config.json or weights", "config": "config.json"}.get(want, want)
+        what = f"{repo} is in the Hugging Face cache only in part: {paths[-1]} has no {missing}"
     if commits:
         return InputError(what, fix=f"a complete one is there: {repo.name}@{commits[-1]}")
     if names and not paths:

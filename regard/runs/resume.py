@@ -36,16 +36,15 @@ def recipe_and_run(recipe: Named, out: Named, *, resume: bool) -> tuple[str, str
             fix = "`regard recipe` lists some; `regard train RUN --resume` continues a run"
             raise InputError("train", got="no recipe", expected="a recipe's name or file", fix=fix)
         if is_folder and _is_run(Path(name)):
-            raise InputError(
-                f"{name} is a run, not a recipe",
-                fix=f"continue it: {_resume_command(name)}; train its recipe anew: "
-                f"regard train {shlex.quote(str(Path(name) / RECIPE))} -o NEW",
-            )
+            anew = f"regard train {shlex.quote(str(Path(name) / RECIPE))} -o NEW"
+            fix = f"continue it: {_resume_command(name)}; train its recipe anew: {anew}"
+            raise InputError(f"{name} is a run, not a recipe", fix=fix)
         return name, run
-    if name is not None and run is not None and not is_folder:
-        return name, run
-    if name is not None and run is not None and not _is_same_folder(name, run):
-        raise InputError("--resume", got=f"two folders, {name} and {run}", expected="one run")
+    if name is not None and run is not None:
+        if not is_folder:
+            return name, run
+        if Path(name).resolve() != Path(run).resolve():
+            raise InputError("--resume", got=f"two folders, {name} and {run}", expected="one run")
     folder = Path(name or run or "")
     _check_run(folder, name, run)
     return str(folder / RECIPE), str(folder)
@@ -87,11 +86,6 @@ def _is_run(folder: Path) -> bool:
     except InputError:
         return False
     return recipes.is_resolved(recipe, form)
-
-
-def _is_same_folder(first: str, second: str) -> bool:
-    """Whether two paths lead to the same folder."""
-    return Path(first).resolve() == Path(second).resolve()
 
 
 def _resume_command(run: str) -> str:

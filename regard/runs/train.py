@@ -320,12 +320,10 @@ def _facts(snapshot: Snapshot) -> dict[str, Any]:
 def _check_config(recipe: Recipe, snapshot: Snapshot) -> None:
     """Refuses a checkpoint whose `config.json` describes another model than its recipe."""
     if parse_description(snapshot.config)[0] != recipe.model:
-        raise InputError(
-            f"checkpoint {folder_name(snapshot.step)}: {CONFIG}",
-            got="another model than that of recipe.yaml",
-            expected="the same",
-            fix="take the two from one copy of the checkpoint",
-        )
+        what = f"checkpoint {folder_name(snapshot.step)}: {CONFIG}"
+        got = "another model than that of recipe.yaml"
+        fix = "take the two from one copy of the checkpoint"
+        raise InputError(what, got=got, expected="the same", fix=fix)
 
 
 def _compare_facts(facts: dict[str, Any], snapshot: Snapshot) -> None:
@@ -336,20 +334,14 @@ def _compare_facts(facts: dict[str, Any], snapshot: Snapshot) -> None:
     """
     before = _facts(snapshot)
     if before["data"] != facts["data"]:
-        names = sorted(set(before["data"].items()) ^ set(facts["data"].items()))
-        raise InputError(
-            f"--resume with other data: {names[0][0]} changed since the run began",
-            fix="put the data back as it was, or start a new run",
-        )
+        (name, _), *_ = sorted(set(before["data"].items()) ^ set(facts["data"].items()))
+        fix = "put the data back as it was, or start a new run"
+        raise InputError(f"--resume with other data: {name} changed since the run began", fix=fix)
     facts = {"dtype": "fp32"} | facts
+    message = "%s: %s now, %s when the run began; the last bits of the weights may differ"
     for what in ("threads", "torch", "dtype"):
         if before[what] != facts[what]:
-            _logger.warning(
-                "%s: %s now, %s when the run began; the last bits of the weights may differ",
-                what,
-                facts[what],
-                before[what],
-            )
+            _logger.warning(message, what, facts[what], before[what])
 
 
 def _check_memory(recipe: Recipe, vocabularies: Sequence[int]) -> None:
@@ -363,8 +355,6 @@ def _check_memory(recipe: Recipe, vocabularies: Sequence[int]) -> None:
     """
     model = meta_model(recipe.model, *vocabularies)
     count = sum(parameter.numel() for parameter in model.parameters())
-    check_memory(
-        f"a training of {short(count)} parameters ({recipe.model.widths})",
-        count * sum(BYTES_PER_PARAMETER.values()),
-        fix="take a smaller model.dim, model.hidden or number of layers; `regard plan` counts them",
-    )
+    what = f"a training of {short(count)} parameters ({recipe.model.widths})"
+    fix = "take a smaller model.dim, model.hidden or number of layers; `regard plan` counts them"
+    check_memory(what, count * sum(BYTES_PER_PARAMETER.values()), fix)

@@ -88,6 +88,17 @@ def parallel_map(function: Callable[[ItemT], ResultT], items: list[ItemT]) -> li
 
 
 @contextmanager
+def temporarily(owner: object, name: str, value: object) -> Iterator[None]:
+    """Sets an attribute for the body of a `with`; None is restored if there was none."""
+    before = getattr(owner, name, None)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+@contextmanager
 def torch_threads(count: int) -> Iterator[None]:
     """Lets PyTorch compute with `count` threads for the body of a `with`."""
     before = torch.get_num_threads()

@@ -137,16 +137,12 @@ def choose_device(requested: str | torch.device) -> str:
         requested = "cuda" if any(name.startswith("cuda") for name in devices_here) else "cpu"
     matching = [name for name in devices_here if requested in (name, name.partition(":")[0])]
     if not matching:
-        kind = requested.partition(":")[0]
-        is_known = kind in DEVICES
-        raise InputError(
-            "--device",
-            got=requested if is_known else repr(requested),
-            expected=f"auto, or a device of this machine: {', '.join(devices_here)}",
-            fix=f"PyTorch {_version('torch')} finds no {requested} on this machine"
-            if is_known
-            else f"known are {', '.join(DEVICES)}",
-        )
+        got, fix = repr(requested), f"known are {', '.join(DEVICES)}"
+        if requested.partition(":")[0] in DEVICES:
+            got = requested
+            fix = f"PyTorch {_version('torch')} finds no {requested} on this machine"
+        expected = f"auto, or a device of this machine: {', '.join(devices_here)}"
+        raise InputError("--device", got=got, expected=expected, fix=fix)
     return matching[int(os.environ.get(LOCAL_RANK, "0")) % len(matching)]  # a GPU for each process
 
 
@@ -175,12 +171,8 @@ def check_dtype(dtype: str, device: str, *, training: bool = False) -> None:
             raise InputError("--dtype", got="bf16 on cpu", expected="fp32", fix=fix)
         return
     if dtype != "fp32" and not device.startswith("cuda"):
-        raise InputError(
-            "--dtype",
-            got=f"{dtype} on {device}",
-            expected="fp32",
-            fix="mixed precision is for cuda: --device cuda, or leave --dtype out",
-        )
+        fix = "mixed precision is for cuda: --device cuda, or leave --dtype out"
+        raise InputError("--dtype", got=f"{dtype} on {device}", expected="fp32", fix=fix)
 
 
 def bf16_is_fast() -> bool:
@@ -312,10 +304,9 @@ def check_memory(what: str, needed: int, fix: str | None = None) -> None:
     """
     available = memory()
     if available is not None and needed > available:
-        got, expected = (f"{size / 1e9:,.1f} GB of memory" for size in (needed, available))
-        raise InputError(
-            what, got=f"a need for {got}", expected=f"at most the machine's {expected}", fix=fix
-        )
+        need, limit = (f"{size / 1e9:,.1f} GB of memory" for size in (needed, available))
+        got, expected = f"a need for {need}", f"at most the machine's {limit}"
+        raise InputError(what, got=got, expected=expected, fix=fix)
 
 
 def _memory_text() -> str:

@@ -152,9 +152,8 @@ def parse_json(path: Path, data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            str(path), got=f"invalid JSON ({error})", expected="a JSON object"
-        ) from None
+        got = f"invalid JSON ({error})"
+        raise InputError(str(path), got=got, expected="a JSON object") from None
     if not isinstance(value, dict):
         raise InputError(str(path), got=f"a JSON {type(value).__name__}", expected="an object")
     return value
@@ -279,12 +278,10 @@ def refuse_link(path: Path, *, folder: bool = False) -> None:
     except FileNotFoundError:
         return
     if not (stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode)):
-        raise InputError(
-            str(path),
-            got="a symbolic link" if stat.S_ISLNK(mode) else "something else",
-            expected="a folder" if folder else "a regular file",
-            fix="remove it, or choose another folder",
-        )
+        got = "a symbolic link" if stat.S_ISLNK(mode) else "something else"
+        expected = "a folder" if folder else "a regular file"
+        fix = "remove it, or choose another folder"
+        raise InputError(str(path), got=got, expected=expected, fix=fix)
 
 
 def sync(folder: Path) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 
@@ -28,18 +28,19 @@ def modules_by_name(modules: Mapping[str, str]) -> dict[str, str]:
     return {name: module for module, names in modules.items() for name in names.split()}
 
 
-def names_in_stub(file: str) -> dict[str, str]:
-    """For each public name of a package the module that defines it, as the stub file has it.
+def lazy_package(package: str) -> tuple[Callable[[str], Any], list[str]]:
+    """Makes the `__getattr__` and the `__all__` of a package from its stub.
 
-    The stub, `__init__.pyi`, is what type checkers and editors read. It has a line
-    `from MODULE import NAME as NAME` for each name, so that the names are written once.
+    The stub, `__init__.pyi`, is the only list of the package's public names. Type checkers read it,
+    too. It has a line `from MODULE import NAME as NAME` for each of them.
 
     Args:
-        file: The `__file__` of the package.
+        package: The package's name.
     """
-    stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
+    stub = (pkgutil.get_data(package, "__init__.pyi") or b"").decode()
     lines = re.findall(r"^from (\S+) import (\w+) as \2$", stub, re.MULTILINE)
-    return {name: module for module, name in lines}
+    modules = {name: module for module, name in lines}
+    return lazy_getattr(package, modules), [*modules]
 
 
 def lazy_getattr(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:

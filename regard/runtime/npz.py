@@ -83,12 +83,9 @@ class PackedArray:
             InputError: As `read` does.
         """
         if self.kind.hasobject:
-            raise InputError(
-                self.what,
-                got="Python objects, which could run code",
-                expected="an array of texts or numbers",
-                fix="save texts as np.array(texts, dtype=str)",
-            )
+            got, expected = "Python objects, which could run code", "an array of texts or numbers"
+            fix = "save texts as np.array(texts, dtype=str)"
+            raise InputError(self.what, got=got, expected=expected, fix=fix)
         stored, unpacked = self._info.compress_size, self._info.file_size
         if min(self.shape, default=0) < 0 or not self.kind.itemsize or self.size > unpacked:
             got = f"an array of {self.shape}, {self.size:,} bytes"
@@ -125,10 +122,8 @@ def open_npz(path: Path, file: BufferedReader) -> Iterator[Mapping[str, PackedAr
         if len({name.casefold() for name in names}) < len(names):
             got = f"a name twice among {', '.join(names)}"
             raise InputError(str(path), got=got, expected="another name for each array")
-        yield {
-            name: _read_packed_array(f"{path}: {name}", archive, info)
-            for name, info in zip(names, members, strict=True)
-        }
+        pairs = zip(names, members, strict=True)
+        yield {name: _read_packed_array(f"{path}: {name}", archive, info) for name, info in pairs}
 
 
 def _read_packed_array(what: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> PackedArray:

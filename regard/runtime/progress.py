@@ -159,11 +159,9 @@ class Progress:
             return UNKNOWN
         minutes, full_seconds = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)
-        return (
-            f"{hours}:{minutes:02d}:{full_seconds:02d}"
-            if hours
-            else f"{minutes}:{full_seconds:02d}"
-        )
+        if hours:
+            return f"{hours}:{minutes:02d}:{full_seconds:02d}"
+        return f"{minutes}:{full_seconds:02d}"
 
     def _seconds_left(self, now: float) -> float | None:
         """An estimate of the time left; None as long as too little work was seen."""

@@ -103,10 +103,8 @@ class Ranks:
         """
         differs = self.shared(value) != value
         if self.largest(float(differs)):
-            raise InputError(
-                f"{what} is not the same in all processes",
-                fix="give every machine the same files and the same version of Regard",
-            )
+            fix = "give every machine the same files and the same version of Regard"
+            raise InputError(f"{what} is not the same in all processes", fix=fix)
 
 
 SINGLE_PROCESS = Ranks()
@@ -155,7 +153,7 @@ def process_group(device: str) -> Iterator[Ranks]:
             if not is_lost(error):
                 ending.reports_first()
                 raise
-            ending.leave(ranks)
+            ending.leave()
 
 
 class _Ending:
@@ -193,16 +191,15 @@ class _Ending:
         except RuntimeError:  # the process that held the store has ended
             return True
 
-    def leave(self, ranks: Ranks) -> NoReturn:
+    def leave(self) -> NoReturn:
         """Ends this process because another has died."""
         self.leaving = True
         time.sleep(REPORT_DELAY)  # the other process may report the cause itself
         if not self.reports_first():
             raise SystemExit(1) from None
-        raise FoundProblems(
-            f"training stopped: another of its {ranks.world} processes has ended",
-            fix="the checkpoints are intact: continue with the same command and --resume",
-        ) from None
+        problem = f"training stopped: another of its {self.ranks.world} processes has ended"
+        fix = "the checkpoints are intact: continue with the same command and --resume"
+        raise FoundProblems(problem, fix=fix) from None
 
 
 @contextmanager
@@ -237,11 +234,7 @@ def _open_store(ranks: Ranks, watchdog: Watchdog) -> Any:
     Raises:
         FoundProblems: The store does not answer, or a process did not come.
     """
-    from torch.distributed import (  # type: ignore[attr-defined]
-        DistError,
-        PrefixStore,
-        TCPStore,
-    )
+    from torch.distributed import DistError, PrefixStore, TCPStore  # type: ignore[attr-defined]
 
     host, port = _store_address()
     has_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
@@ -313,12 +306,10 @@ def _store_address() -> tuple[str, int]:
     """The host and the port of the shared store, from the environment."""
     host, port = (os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
     if not host or not (port.isdigit() and int(port) < 2**16):
-        raise InputError(
-            "several processes (RANK and WORLD_SIZE are set)",
-            got=f"MASTER_ADDR={host} MASTER_PORT={port}",
-            expected="the address of process 0",
-            fix="start them by torchrun, which sets these variables; or unset WORLD_SIZE",
-        )
+        what = "several processes (RANK and WORLD_SIZE are set)"
+        got = f"MASTER_ADDR={host} MASTER_PORT={port}"
+        fix = "start them by torchrun, which sets these variables; or unset WORLD_SIZE"
+        raise InputError(what, got=got, expected="the address of process 0", fix=fix)
     return host, int(port)
 
 
@@ -326,9 +317,8 @@ def _end_without_start(problem: str) -> NoReturn:
     """Ends a process that could not join the others; one of each machine says why."""
     if not speaks_for_machine():
         raise SystemExit(1) from None
-    raise FoundProblems(
-        f"training did not start: {problem}", fix="start all processes again, by torchrun"
-    ) from None
+    fix = "start all processes again, by torchrun"
+    raise FoundProblems(f"training did not start: {problem}", fix=fix) from None
 
 
 def is_lost(error: BaseException) -> bool:

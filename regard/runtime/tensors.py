@@ -12,7 +12,7 @@ import contextlib
 import json
 import math
 import mmap
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -162,6 +162,22 @@ def empty_pages(count: int, kind: torch.dtype) -> Tensor:
     with contextlib.suppress(OSError):
         pages.madvise(mmap.MADV_HUGEPAGE, start, size // PAGE * PAGE)
     return torch.frombuffer(pages, dtype=kind, count=count, offset=start)
+
+
+def find_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """The name of the first tensor that holds NaN or infinity; None if all numbers are finite.
+
+    Example:
+        >>> find_not_finite({"a": torch.ones(2), "b": torch.tensor([1.0, math.nan])})
+        'b'
+    """
+    for name, tensor in tensors.items():
+        # aminmax needs one pass and no copy, and gives NaN if any number is NaN.
+        if tensor.is_floating_point() and tensor.numel():
+            least, largest = torch.aminmax(tensor.detach())
+            if not (math.isfinite(least) and math.isfinite(largest)):
+                return name
+    return None
 
 
 def _fill(file: Readable, buffer: memoryview) -> None:

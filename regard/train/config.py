@@ -89,8 +89,6 @@ class TrainConfig(Config):
         if self.layer_decay < 1 and self.optimizer == "muon":
             raise ValueError("layer_decay needs optimizer: adam or adamw")
         if self.schedule == "paper" and self.learning_rate < 0.01:
-            raise ValueError(
-                f"learning_rate {self.learning_rate:g} with schedule: paper is a factor on the "
-                "paper's own rate; 1 is the paper's"
-            )
+            rate = f"learning_rate {self.learning_rate:g} with schedule: paper"
+            raise ValueError(f"{rate} is a factor on the paper's own rate; 1 is the paper's")
         return self

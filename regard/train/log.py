@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError, UserError, WriteError
-from regard.runtime.files import open_own, refuse_link, write_file
+from regard.runtime.files import open_own, refuse_link, reporting, write_file
 from regard.runtime.progress import Progress
 
 TRAIN_LOSS, VALIDATION_LOSS = "loss", "validation_loss"
@@ -39,32 +39,24 @@ class MetricsLog:
         self.path = path
         refuse_link(path)
         remove_later_lines(path, after)
-        try:
+        with reporting(str(path), _ADVICE):
             path.parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered: each line is one write, so a killed run cuts off at most the last line.
             descriptor = open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             self._file = os.fdopen(descriptor, "ab", buffering=0)
-        except OSError as error:
-            raise self._write_error(error) from error
 
     def write(self, step: int, values: Mapping[str, Value]) -> None:
         """Add one line."""
         line = {"step": step} | {name: _null_if_not_finite(value) for name, value in values.items()}
         data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-        try:
+        with reporting(str(self.path), _ADVICE):
             written = self._file.write(data)
-        except OSError as error:
-            raise self._write_error(error) from error
         if written != len(data):
             raise WriteError(f"could not write {self.path}: only part of a line", fix=_ADVICE)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def _write_error(self, error: OSError) -> WriteError:
-        """The error for a log that could not be written."""
-        return WriteError(f"could not write {self.path}: {error.strerror}", fix=_ADVICE)
 
 
 _ADVICE = "the checkpoints are intact; fix the cause, then continue with --resume"
@@ -82,10 +74,8 @@ class TensorBoardLog:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise UserError(
-                "train.tensorboard: the package tensorboard is not installed",
-                fix="pip install 'regard[tensorboard]'",
-            ) from error
+            what = "train.tensorboard: the package tensorboard is not installed"
+            raise UserError(what, fix="pip install 'regard[tensorboard]'") from error
         self._writer: Any = SummaryWriter(str(folder), purge_step=after + 1)
 
     def write(self, step: int, values: Mapping[str, Value]) -> None:
@@ -131,12 +121,9 @@ def _parse_lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
             if not (isinstance(line["step"], int) and 0 <= line["step"] < 2**63):
                 raise TypeError
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InputError(
-                f"{path}, line {number}",
-                got=repr(raw[:40].decode(errors="replace")),
-                expected='a JSON object with a "step"',
-                fix="remove the line",
-            ) from error
+            what, got = f"{path}, line {number}", repr(raw[:40].decode(errors="replace"))
+            expected = 'a JSON object with a "step"'
+            raise InputError(what, got=got, expected=expected, fix="remove the line") from error
         lines.append((line, raw + b"\n"))
     return lines
 
@@ -180,14 +167,9 @@ def plot_losses(metrics: list[dict[str, Any]], path: Path) -> None:
 
     figure = Figure(figsize=(12.8, 7.2), dpi=100, layout="constrained")
     axes = figure.add_subplot()
-    steps, losses = _loss_curve(metrics, TRAIN_LOSS)
-    axes.plot(
-        steps, losses, color="#0072b2", linewidth=1.5, label="training (with label smoothing)"
-    )
-    steps, losses = _loss_curve(metrics, VALIDATION_LOSS)
-    axes.plot(
-        steps, losses, color="#d55e00", linewidth=2.5, marker="o", label="validation (without)"
-    )
+    training, validation = (_loss_curve(metrics, key) for key in (TRAIN_LOSS, VALIDATION_LOSS))
+    axes.plot(*training, color="#0072b2", linewidth=1.5, label="training (with label smoothing)")
+    axes.plot(*validation, color="#d55e00", linewidth=2.5, marker="o", label="validation (without)")
     # 11 points are 15 pixels at 100 dots per inch.
     axes.set_xlabel("step", fontsize=14)
     axes.set_ylabel("loss per target", fontsize=14)
@@ -206,8 +188,8 @@ def _loss_curve(metrics: list[dict[str, Any]], key: str) -> tuple[list[int], lis
     """The steps and losses of the lines that have this key."""
     points = [(line["step"], line[key]) for line in metrics if key in line]
     # Values that are not numbers, or too large for 64-bit floats, leave a gap.
-    is_number = [isinstance(loss, int | float) and abs(loss) < 1e300 for _, loss in points]
     losses = [
-        float(loss) if fine else math.nan for (_, loss), fine in zip(points, is_number, strict=True)
+        float(loss) if isinstance(loss, int | float) and abs(loss) < 1e300 else math.nan
+        for _, loss in points
     ]
     return [step for step, _ in points], losses

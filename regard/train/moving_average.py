@@ -28,9 +28,8 @@ class MovingAverage:
 
     def restore(self, weights: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> None:
         """Continues with the average of a checkpoint, on the devices of `like`."""
-        self.weights = _copy_tensors(
-            {name: tensor.to(like[name].device) for name, tensor in weights.items()}
-        )
+        moved = {name: tensor.to(like[name].device) for name, tensor in weights.items()}
+        self.weights = _copy_tensors(moved)
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.checkpoint.folder import check_tensors
 from regard.errors import InputError
+from regard.runtime.tensors import find_not_finite
 from regard.train.adam import Adam
 from regard.train.config import TrainConfig
 from regard.train.muon import Muon, is_hidden_matrix
@@ -163,27 +164,8 @@ def check_optimizer(
 def parameters_without_state(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:
     """The names of trainable parameters for which there is no optimizer state."""
     names_with_state = {name.rpartition(".")[0] for name in tensors}
-    return [
-        name
-        for name, parameter in model.named_parameters()
-        if parameter.requires_grad and f"optimizer.{name}" not in names_with_state
-    ]
-
-
-def find_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
-    """The name of the first tensor that holds NaN or infinity; None if all numbers are finite.
-
-    Example:
-        >>> find_not_finite({"a": torch.ones(2), "b": torch.tensor([1.0, math.nan])})
-        'b'
-    """
-    for name, tensor in tensors.items():
-        # aminmax needs one pass and no copy, and gives NaN if any number is NaN.
-        if tensor.is_floating_point() and tensor.numel():
-            least, largest = torch.aminmax(tensor.detach())
-            if not (math.isfinite(least) and math.isfinite(largest)):
-                return name
-    return None
+    learning = [name for name, p in model.named_parameters() if p.requires_grad]
+    return [name for name in learning if f"optimizer.{name}" not in names_with_state]
 
 
 def restore_optimizer(

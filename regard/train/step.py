@@ -144,11 +144,9 @@ def choose_strategy(
     couples_examples = bool(getattr(task, "whole", False))
     if ranks.world > 1:
         if couples_examples:
-            raise InputError(
-                f"{ranks.world} processes",
-                got="a task whose loss couples the examples of a batch",
-                expected="one process, since its batches cannot be split",
-            )
+            got = "a task whose loss couples the examples of a batch"
+            expected = "one process, since its batches cannot be split"
+            raise InputError(f"{ranks.world} processes", got=got, expected=expected)
         return PlainGradients(max(parts, ranks.world), ranks)
     on_cpu = _device_of(model).type == "cpu"
     if on_cpu and not couples_examples and not has_batch_norm(model):
@@ -183,9 +181,8 @@ class Objective(nn.Module):
         the last parameter to the first.
         """
         if batch is None:
-            return torch.stack(
-                [parameter.sum() for parameter in self.parameters() if parameter.requires_grad]
-            ).sum()
+            learning = [parameter for parameter in self.parameters() if parameter.requires_grad]
+            return torch.stack([parameter.sum() for parameter in learning]).sum()
         with precision_of(self.model):
             return self.task.loss(self.model, batch)
 
@@ -225,9 +222,8 @@ class PlainGradients:
         device, world = _device_of(model), self.ranks.world
         parts = list(self._parts_of_process(task, batches, seed))
         if self._called is None:  # prepared with the same part in all processes
-            self._called = self._wrap_objective(
-                task, model, _to_device(self._split_batch(task, batches[0])[0], device)
-            )
+            first = self._split_batch(task, batches[0])[0]
+            self._called = self._wrap_objective(task, model, _to_device(first, device))
         losses = []
         for i, (piece, name, share) in enumerate(parts):
             with self._without_sync() if i + 1 < len(parts) else nullcontext():

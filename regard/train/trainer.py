@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from regard.checkpoint import run as checkpoint
 from regard.checkpoint.folder import (
     MODEL,
+    RAW_WEIGHTS,
     TRAINING,
     TRAINING_TENSORS,
     Snapshot,
@@ -43,6 +44,8 @@ from regard.runtime.device import MOST_THREADS
 from regard.runtime.ranks import SINGLE_PROCESS, Ranks
 from regard.runtime.sharing import MACHINE
 from regard.runtime.stopping import signal_name
+from regard.runtime.tensors import find_not_finite
+from regard.train import optim
 from regard.train.config import TrainConfig
 from regard.train.log import (
     MetricsLog,
@@ -53,15 +56,6 @@ from regard.train.log import (
     read_metrics,
 )
 from regard.train.moving_average import MovingAverage
-from regard.train.optim import (
-    check_optimizer,
-    find_not_finite,
-    learning_rate,
-    optimizer,
-    optimizer_tensors,
-    parameters_without_state,
-    restore_optimizer,
-)
 from regard.train.signals import StopRequest, stop_requests
 from regard.train.step import MOST_PARTS, choose_strategy, parts_for
 from regard.train.task import Learnable
@@ -129,13 +123,11 @@ class TrainingState:
             if not 0 <= value <= limit:
                 raise InputError(f"{what}.{key}", got=value, expected=f"a number from 0 to {limit}")
         if state.cursor.epoch == 0 and state.cursor.batch != batches:
-            raise InputError(
-                f"{what}.cursor.batch", got=state.cursor.batch, expected=f"{batches}, in epoch 0"
-            )
+            expected = f"{batches}, in epoch 0"
+            raise InputError(f"{what}.cursor.batch", got=state.cursor.batch, expected=expected)
         if state.step != step:
-            raise InputError(
-                f"{what}.step", got=state.step, expected=f"{step}, as in manifest.json"
-            )
+            expected = f"{step}, as in manifest.json"
+            raise InputError(f"{what}.step", got=state.step, expected=expected)
         return state
 
 
@@ -158,9 +150,8 @@ def read_count(training: Mapping[str, Any], key: str, limit: int) -> int | None:
     """
     value = training.get(key)
     if value is not None and not (type(value) is int and 1 <= value <= limit):
-        raise InputError(
-            f"training.json: {key}", got=repr(value)[:40], expected=f"a number from 1 to {limit}"
-        )
+        expected = f"a number from 1 to {limit}"
+        raise InputError(f"training.json: {key}", got=repr(value)[:40], expected=expected)
     return value
 
 
@@ -204,7 +195,7 @@ class Trainer:
 
     def __init__(self, job: Job, resume: Snapshot | None = None) -> None:
         self.job, self.model, self.task, self.config = job, job.model, job.task, job.config
-        self.optimizer = optimizer(job.model, job.config)
+        self.optimizer = optim.optimizer(job.model, job.config)
         self.ranks = job.ranks
         self.parts = self._parts(resume)
         self.strategy = choose_strategy(
@@ -286,11 +277,9 @@ class Trainer:
             return batches
         cursor, first = state.cursor, next(batches)
         if first[1] not in (Cursor(cursor.epoch, cursor.batch + 1), Cursor(cursor.epoch + 1, 0)):
-            raise InputError(
-                f"{folder_name(state.step)}/{TRAINING}: place.cursor.batch",
-                got=cursor.batch,
-                expected=f"a smaller number: epoch {cursor.epoch} has fewer batches",
-            )
+            what = f"{folder_name(state.step)}/{TRAINING}: place.cursor.batch"
+            expected = f"a smaller number: epoch {cursor.epoch} has fewer batches"
+            raise InputError(what, got=cursor.batch, expected=expected)
         return chain([first], batches)
 
     def _copy_state_from_first(self) -> None:
@@ -344,7 +333,7 @@ class Trainer:
         self._waited += time.perf_counter() - started
         state.step += 1
         state.cursor = parts[-1][1]
-        rate = learning_rate(state.step, config, self.job.dim)
+        rate = optim.learning_rate(state.step, config, self.job.dim)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
         self.optimizer.zero_grad(set_to_none=True)
@@ -368,9 +357,8 @@ class Trainer:
         Returns:
             The sum of the losses, and the number of targets.
         """
-        return self.strategy.gradients(
-            self.task, self.model, batches, f"{self.job.seed} {self.state.step}"
-        )
+        seed = f"{self.job.seed} {self.state.step}"
+        return self.strategy.gradients(self.task, self.model, batches, seed)
 
     def _skip(
         self, loss: float, norm: float, batches: list[Any], progress: TrainingProgress
@@ -390,11 +378,8 @@ class Trainer:
         else:
             progress.print_line(message)
         if state.bad_in_a_row > BAD_STEPS_ALLOWED:
-            raise FoundProblems(
-                f"training stopped at step {state.step}: {state.bad_in_a_row} steps in a row "
-                "were not finite",
-                fix=f"lower train.learning_rate, or set train.clip; {self._last_save_text()}",
-            )
+            problem = f"{state.bad_in_a_row} steps in a row were not finite"
+            raise self._divergence_error(problem, "set train.clip")
 
     def _stop_clock(self) -> None:
         """Adds the time since the last call to the training time, and restarts the clock."""
@@ -412,17 +397,16 @@ class Trainer:
         waiting = self._waited / max(state.seconds_since_log, 1e-9)
         state.loss_since_log, state.targets_since_log, state.seconds_since_log = 0.0, 0, 0.0
         self._waited = 0.0
-        self._write_logs(
-            {
-                "loss": mean,
-                "learning_rate": rate,
-                "gradient_norm": norm,
-                "targets_per_second": round(speed, 1),
-                "seconds": round(state.seconds, 3),
-                "waiting_for_data": round(waiting, 4),
-                "epoch": state.cursor.epoch,
-            }
-        )
+        values: dict[str, Value] = {
+            "loss": mean,
+            "learning_rate": rate,
+            "gradient_norm": norm,
+            "targets_per_second": round(speed, 1),
+            "seconds": round(state.seconds, 3),
+            "waiting_for_data": round(waiting, 4),
+            "epoch": state.cursor.epoch,
+        }
+        self._write_logs(values)
         progress.update(state.step, mean, speed)
 
     def _after_step(self, progress: TrainingProgress, request: StopRequest) -> None:
@@ -488,9 +472,8 @@ class Trainer:
             state.evaluations_without_better = 0
         else:
             state.evaluations_without_better += 1
-        progress.print_line(
-            f"step {state.step}: validation loss {loss:.4f}{' (best)' if better else ''}"
-        )
+        mark = " (best)" if better else ""
+        progress.print_line(f"step {state.step}: validation loss {loss:.4f}{mark}")
         if config.patience is not None and state.evaluations_without_better >= config.patience:
             progress.print_line(f"no improvement for {config.patience} evaluations: stopping early")
             state.finished = True
@@ -502,57 +485,44 @@ class Trainer:
         if name is not None:
             raise self._divergence_error(f"{what} are not finite ({name})")
 
-    def _divergence_error(self, what: str) -> FoundProblems:
+    def _divergence_error(self, what: str, advice: str = "raise train.epsilon") -> FoundProblems:
         """The error that ends a training whose numbers are not finite."""
-        return FoundProblems(
-            f"training stopped at step {self.state.step}: {what}",
-            fix=f"lower train.learning_rate, or raise train.epsilon; {self._last_save_text()}",
-        )
+        fix = f"lower train.learning_rate, or {advice}; {self._last_save_text()}"
+        return FoundProblems(f"training stopped at step {self.state.step}: {what}", fix=fix)
 
     def _last_save_text(self) -> str:
         """The end of an error message: which checkpoint the run still has."""
         run = self.job.run
         step = None if run is None else checkpoint.summary(run)["step"]
-        return (
-            "nothing was saved" if step is None else f"the checkpoint of step {step} is unchanged"
-        )
+        unchanged = f"the checkpoint of step {step} is unchanged"
+        return "nothing was saved" if step is None else unchanged
 
     def _save(self, progress: TrainingProgress) -> None:
         """Writes a checkpoint of the present step; at the end, with averaged weights if better."""
         if self._run is None:
             return
         state = self.state
-        weights, raw_weights = self.model.state_dict(), {}
-        optimizer_state = optimizer_tensors(self.model, self.optimizer)
+        weights, raw_weights, averaged = self.model.state_dict(), {}, None
+        optimizer_state = optim.optimizer_tensors(self.model, self.optimizer)
         self._require_finite(weights, "the weights")
         self._require_finite(optimizer_state, "the optimizer's averages")
         if self.average is not None:
-            # The average is the model to use; a resumed training continues from the raw weights.
-            raw_weights = {f"weights.{name}": tensor for name, tensor in weights.items()}
-            weights = self.average.weights
-            self._require_finite(weights, "the averaged weights")
+            averaged = self.average.weights
+            self._require_finite(averaged, "the averaged weights")
         elif state.finished and self.config.average > 1:
             averaged = self._average_checkpoints(progress)
+        if averaged is not None:
             # The mean is the model to use; a resumed training continues from the raw weights.
-            if averaged is not None:
-                raw_weights = {f"weights.{name}": tensor for name, tensor in weights.items()}
-                weights = averaged
+            raw_weights = {f"{RAW_WEIGHTS}{name}": tensor for name, tensor in weights.items()}
+            weights = averaged
         snapshot = Snapshot(
             step=state.step,
             weights=weights,
             config=self.job.describe,
             tokenizer=self.job.tokenizer,
             recipe=self.job.recipe,
-            training_tensors={
-                "random": torch.get_rng_state(),
-                **optimizer_state,
-                **raw_weights,
-            },
-            training={
-                "place": state.to_json(),
-                "parts": self.parts,
-                **self.job.facts,
-            },
+            training_tensors={"random": torch.get_rng_state(), **optimizer_state, **raw_weights},
+            training={"place": state.to_json(), "parts": self.parts, **self.job.facts},
             seen=self.job.seen,
         )
         config = self.config
@@ -585,10 +555,8 @@ class Trainer:
         self._write_logs({"averaged": len(sets), "averaged_loss": loss})
         finite = math.isfinite(loss) and find_not_finite(mean) is None
         better = finite and (state.best is None or loss < state.best.loss)
-        progress.print_line(
-            f"average of {len(sets)} checkpoints: validation loss {loss:.4f}"
-            + (" (best)" if better else ", not better: not used")
-        )
+        mark = " (best)" if better else ", not better: not used"
+        progress.print_line(f"average of {len(sets)} checkpoints: validation loss {loss:.4f}{mark}")
         self.model.load_state_dict(raw_weights)
         if not better:
             return None
@@ -600,30 +568,23 @@ class Trainer:
 
         Names, shapes and types of all tensors are compared with the model's before any is used.
         """
-        folder, accumulate = folder_name(snapshot.step), self.config.accumulate
+        step, folder = snapshot.step, folder_name(snapshot.step)
+        values, batches = snapshot.training.get("place"), step * self.config.accumulate
         self.state = TrainingState.from_json(
-            snapshot.training.get("place"),
-            f"{folder}/{TRAINING}",
-            step=snapshot.step,
-            batches=snapshot.step * accumulate,
+            values, f"{folder}/{TRAINING}", step=step, batches=batches
         )
         file, own_weights = f"{folder}/{TRAINING_TENSORS}", self.model.state_dict()
-        tensors = dict(snapshot.training_tensors)
-        raw_weights = {
-            name.removeprefix("weights."): tensors.pop(name)
-            for name in snapshot.training_tensors
-            if name.startswith("weights.")
-        }
+        raw_weights, tensors = snapshot.split_tensors()
         check_tensors(f"{folder}/{MODEL}", snapshot.weights, own_weights)
         check_tensors(f"{file}: weights", raw_weights, own_weights if raw_weights else {})
         random = tensors.pop("random", torch.empty(0))
         _check_random(file, random)
-        check_optimizer(file, self.model, tensors, snapshot.step, self.config.optimizer)
+        optim.check_optimizer(file, self.model, tensors, step, self.config.optimizer)
         self.model.load_state_dict(raw_weights or snapshot.weights)
         if self.average is not None:
             self.average.restore(snapshot.weights, own_weights)
-        self._check_missing_state(file, parameters_without_state(self.model, tensors))
-        restore_optimizer(self.model, self.optimizer, tensors)
+        self._check_missing_state(file, optim.parameters_without_state(self.model, tensors))
+        optim.restore_optimizer(self.model, self.optimizer, tensors)
         torch.set_rng_state(random)
 
     def _check_missing_state(self, file: str, names: list[str]) -> None:

@@ -39,6 +39,7 @@ MOST_SPACES = 16
 CHUNK = 2**13
 """The number of rows that are stacked into one array at once."""
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+TRUNCATED = "the file is truncated; download it again"
 KNOWN_FORMATS = "word2vec text or binary, GloVe text, fastText .vec (each plain or .gz), or .npz"
 
 _logger = logging.getLogger(__name__)
@@ -111,10 +112,8 @@ class _Reader:
         line = self.stream.readline(LONGEST_LINE + 1)
         self.line += bool(line)
         if len(line) > LONGEST_LINE:
-            raise InputError(
-                f"{self.path}:{self.line}", got=f"a line of more than {LONGEST_LINE:,} bytes",
-                expected=KNOWN_FORMATS,
-            )  # fmt: skip
+            got = f"a line of more than {LONGEST_LINE:,} bytes"
+            raise InputError(f"{self.path}:{self.line}", got=got, expected=KNOWN_FORMATS)
         return line
 
     def _parse_header(self, line: bytes) -> _Header | None:
@@ -156,9 +155,7 @@ class _Reader:
     def _read_text(self, line: bytes, dim: int, header: _Header | None) -> WordVectors:
         """Read all rows of a text format: a word and its numbers on each line, from `line` on."""
         ended = True
-        while line:
-            if not ended:
-                break
+        while line and ended:
             ended = line.endswith(b"\n")
             if line.strip():
                 self._add_row(line, dim, header)
@@ -168,7 +165,10 @@ class _Reader:
                 raise InputError(f"{self.path}:{self.line}", got="an empty line", expected="a row")
             line = self._next_line()
         if header is not None and len(self.rows.words) < header.words:
-            raise self._truncation_error(f"{len(self.rows.words):,} words", header)
+            got = f"the end of the file after {len(self.rows.words):,} words"
+            expected = f"{header.words:,}, as its first line says"
+            what = f"{self.path}:{self.line + 1}"
+            raise InputError(what, got=got, expected=expected, fix=TRUNCATED)
         if not ended:
             _logger.warning(
                 "%s:%d: the last line has no line end; it may be truncated", self.path, self.line
@@ -192,11 +192,9 @@ class _Reader:
             values = []
         if not 0 <= spaces <= min(MOST_SPACES, dim - 1) or not values:
             count = sum(map(_is_number, fields[1:]))
-            raise InputError(
-                what, got=f"a word and {count} numbers" if count else _line_start(line),
-                expected=f"a word and {dim} numbers",
-                fix="the line is truncated or damaged; download the file again",
-            )  # fmt: skip
+            got = f"a word and {count} numbers" if count else _line_start(line)
+            fix = "the line is truncated or damaged; download the file again"
+            raise InputError(what, got=got, expected=f"a word and {dim} numbers", fix=fix)
         self.rows.add(b" ".join(fields[:-dim]), values, what)
 
     def _read_binary(self, first_bytes: bytes, header: _Header) -> WordVectors:
@@ -215,12 +213,9 @@ class _Reader:
                     raise InputError(what, got=got, expected="a word, a space, numbers")
                 next_bytes = self.stream.read(2**20)
                 if not next_bytes:
-                    raise InputError(
-                        what,
-                        got="the end of the file",
-                        expected=f"a word and {header.dim} numbers of 4 bytes",
-                        fix="the file is truncated; download it again",
-                    )
+                    got = "the end of the file"
+                    expected = f"a word and {header.dim} numbers of 4 bytes"
+                    raise InputError(what, got=got, expected=expected, fix=TRUNCATED)
                 buffer, at = buffer[at:] + next_bytes, 0
             word = buffer[at:space].lstrip(b"\n")  # word2vec.c ends a row with it, gensim does not
             self.rows.add(word, np.frombuffer(buffer, "<f4", header.dim, space + 1), what)
@@ -229,15 +224,6 @@ class _Reader:
             got = f"more after the {header.words:,} words of its header"
             raise InputError(str(self.path), got=got, expected="the end of the file")
         return self.rows.to_vectors()
-
-    def _truncation_error(self, got: str, header: _Header) -> InputError:
-        """Return the error for a file with fewer rows than its header says."""
-        return InputError(
-            f"{self.path}:{self.line + 1}",
-            got=f"the end of the file after {got}",
-            expected=f"{header.words:,}, as its first line says",
-            fix="the file is truncated; download it again",
-        )
 
 
 class _Rows:
@@ -271,18 +257,13 @@ class _Rows:
             raise InputError(what, got=got, expected=f"one of at most {LONGEST_WORD:,}")
         if text in self.words:
             first = list(self.words).index(text) + 1
-            raise InputError(
-                what,
-                got=f"{text!r} again",
-                expected=f"each word once; it is already word {first:,}",
-            )
+            expected = f"each word once; it is already word {first:,}"
+            raise InputError(what, got=f"{text!r} again", expected=expected)
         with np.errstate(over="ignore", invalid="ignore"):
             row = np.array(numbers, np.float32)
         if not np.isfinite(row).all():
-            bad_value = row[~np.isfinite(row)][0]
-            raise InputError(
-                what, got=f"{bad_value} in the vector of {text!r}", expected="finite numbers"
-            )
+            got = f"{row[~np.isfinite(row)][0]} in the vector of {text!r}"
+            raise InputError(what, got=got, expected="finite numbers")
         self.words[text] = None
         self._chunk.append(row)
         if len(self._chunk) == CHUNK:
@@ -364,13 +345,12 @@ def _check_shapes(path: Path, words: PackedArray, vectors: PackedArray) -> None:
 def _decode_words(path: Path, words: npt.NDArray[Any]) -> Iterator[str]:
     """Yield words as texts, each checked: encodable as UTF-8 and not empty."""
     for number, word in enumerate(words.tolist(), 1):
+        what = f"{path}: word {number:,}"
         try:
             text = word.decode() if isinstance(word, bytes) else word
             text.encode()  # a lone surrogate cannot be encoded
         except UnicodeError:
-            raise InputError(
-                f"{path}: word {number:,}", got="bytes that are not UTF-8", expected="text"
-            ) from None
+            raise InputError(what, got="bytes that are not UTF-8", expected="text") from None
         if not text:
-            raise InputError(f"{path}: word {number:,}", got="no word", expected="one")
+            raise InputError(what, got="no word", expected="one")
         yield text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +12,8 @@ from regard.errors import InputError
 from regard.vectors.table import Floats
 
 Points = npt.NDArray[np.float64]
-METHODS = ("pca", "tsne")
 MOST = {"pca": 20_000, "tsne": 2_000}
-"""The largest number of words; t-SNE computes all pairs in each of some hundred steps."""
+"""The most words of each method; t-SNE computes all pairs in each of some hundred steps."""
 LABELLED = 200
 """Up to this number of words, the points are labelled."""
 STEPS, EXAGGERATED, EXAGGERATION = 600, 150, 12.0
@@ -31,8 +31,8 @@ def project_words(rows: Floats, method: str = "pca", seed: int = 0) -> tuple[Poi
     Returns:
         The points (words, 2), and a sentence that says what was computed, for the caption.
     """
-    if method not in METHODS:
-        raise InputError("--method", got=method, expected=" or ".join(METHODS))
+    if method not in MOST:
+        raise InputError("--method", got=method, expected=" or ".join(MOST))
     if not 2 <= len(rows) <= MOST[method]:
         expected = f"2 to {MOST[method]:,} with {method}"
         raise InputError("map", got=f"{len(rows):,} words", expected=expected)
@@ -96,8 +96,7 @@ def tsne(rows: npt.ArrayLike, perplexity: float, seed: int = 0, steps: int = STE
 def _distances(points: Points) -> Points:
     """Squared Euclidean distances (items, items)."""
     lengths = (points**2).sum(1)
-    squared: Points = (lengths[:, None] + lengths[None] - 2 * points @ points.T).clip(min=0)
-    return squared
+    return (lengths[:, None] + lengths[None] - 2 * points @ points.T).clip(min=0)
 
 
 def _affinities(distances: Points, perplexity: float) -> Points:
@@ -115,27 +114,18 @@ def _affinities(distances: Points, perplexity: float) -> Points:
         low, high = np.where(wide, precision, low), np.where(wide, high, precision)
         precision = np.where(np.isinf(high), precision * 2, (low + high) / 2)
     joint = shares + shares.T
-    affinities: Points = (joint / joint.sum()).clip(min=1e-12)
-    return affinities
+    return (joint / joint.sum()).clip(min=1e-12)
 
 
 def draw_map(words: list[str], points: Points, title: str, caption: str, path: Path) -> None:
     """Draw words at their points (words, 2) and write the picture, 1280×720, as .png or .svg."""
     from regard.draw.colours import INK, MUTED
-    from regard.draw.sheet import (
-        SMALLEST,
-        TEXT,
-        TITLE,
-        Sheet,
-        lines_height,
-        render,
-        shorten,
-        style,
-    )
+    from regard.draw.sheet import SMALLEST, TEXT, TITLE, Sheet, lines_height, render, shorten, style
     from regard.draw.sheet import points as size
     from regard.runtime.files import write_file
 
     ending = map_ending(path)
+    label: Any = {"textcoords": "offset points", "ha": "center", "fontsize": size(SMALLEST)}
     with style():
         sheet = Sheet(1280, 720)
         sheet.text((24, 16), shorten(title, 1100, TITLE), TITLE, weight="bold")
@@ -147,16 +137,8 @@ def draw_map(words: list[str], points: Points, title: str, caption: str, path: P
         axes.margins(0.07, 0.07)
         if len(words) <= LABELLED:
             for word, x, y, above in _label_sides(words, points):
-                axes.annotate(
-                    word,
-                    (x, y),
-                    (0, 5 if above else -5),
-                    textcoords="offset points",
-                    ha="center",
-                    va="bottom" if above else "top",
-                    fontsize=size(SMALLEST),
-                    color=INK,
-                )
+                distance, anchor = (5, "bottom") if above else (-5, "top")
+                axes.annotate(word, (x, y), (0, distance), va=anchor, color=INK, **label)
         picture = render(sheet.figure, ending)
     write_file(path, picture)
 

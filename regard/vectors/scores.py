@@ -92,9 +92,8 @@ class VectorScores:
         for file, ranked in self.similarities.items():
             correlation = "-" if ranked.spearman is None else f"{ranked.spearman:.3f}"
             outside = f"({ranked.outside:,} with unknown words)"
-            lines.append(
-                f"{Path(file).name:<32}  Spearman {correlation} on {ranked.pairs:,} pairs {outside}"
-            )
+            result = f"Spearman {correlation} on {ranked.pairs:,} pairs"
+            lines.append(f"{Path(file).name:<32}  {result} {outside}")
         return "\n".join(lines)
 
 
@@ -130,11 +129,8 @@ def evaluate(
     else:
         questions_by_file = {file: read_questions(file) for file in analogies}
     pairs = {file: read_pairs(file) for file in similarities}
-    return VectorScores(
-        table.name,
-        {file: answer(table, sections) for file, sections in questions_by_file.items()},
-        {file: rank(table, rows) for file, rows in pairs.items()},
-    )
+    answers = {file: answer(table, sections) for file, sections in questions_by_file.items()}
+    return VectorScores(table.name, answers, {file: rank(table, pairs[file]) for file in pairs})
 
 
 def read_questions(file: str) -> dict[str, list[Question]]:
@@ -202,21 +198,17 @@ def _numbered_lines(file: str, expected: str) -> Iterable[tuple[int, str]]:
         try:
             text = line.decode().strip()
         except UnicodeDecodeError:
-            raise InputError(
-                f"{file}:{number}", got="bytes that are not UTF-8", expected="text"
-            ) from None
+            what = f"{file}:{number}"
+            raise InputError(what, got="bytes that are not UTF-8", expected="text") from None
         if text and not text.startswith("#"):
             yield number, text
 
 
 def answer(table: WordVectors, sections: dict[str, list[Question]]) -> dict[str, Answered]:
     """Answer every question whose words all have a vector; results by section."""
-    rows = {word: row for word in _all_words(sections) if (row := _row_of(table, word)) is not None}
+    words = {word for questions in sections.values() for question in questions for word in question}
+    rows = {word: row for word in words if (row := _row_of(table, word)) is not None}
     return {name: _results(table, questions, rows) for name, questions in sections.items()}
-
-
-def _all_words(sections: dict[str, list[Question]]) -> set[str]:
-    return {word for questions in sections.values() for question in questions for word in question}
 
 
 def _row_of(table: WordVectors, word: str) -> int | None:
@@ -281,5 +273,4 @@ def ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """
     _, inverse, times = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(times)
-    mean_ranks: npt.NDArray[np.float64] = (last - (times - 1) / 2)[inverse]
-    return mean_ranks
+    return (last - (times - 1) / 2)[inverse]

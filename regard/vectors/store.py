@@ -16,7 +16,7 @@ import numpy as np
 
 from regard.errors import InputError
 from regard.runtime.files import write_file
-from regard.vectors.files import KNOWN_FORMATS, read_file
+from regard.vectors.files import read_file
 from regard.vectors.table import WordVectors
 
 FAMILY = "vectors"
@@ -88,12 +88,9 @@ def from_snapshot(snapshot: Any, name: str) -> WordVectors:
     """
     config = snapshot.config
     if config.get("family") != FAMILY:
-        raise InputError(
-            name,
-            got=f"a model of the family {config.get('family')!r}",
-            expected="word vectors",
-            fix=f"regard words {name} compares one word in several sentences",
-        )
+        got = f"a model of the family {config.get('family')!r}"
+        fix = f"regard words {name} compares one word in several sentences"
+        raise InputError(name, got=got, expected="word vectors", fix=fix)
     words = words_in(snapshot.tokenizer, name)
     tensor = snapshot.weights.get(TENSOR)
     if tensor is None or tensor.ndim != 2 or len(tensor) != len(words):
@@ -136,10 +133,8 @@ def save(table: WordVectors, out: str | Path, *, half: bool = False) -> Path:
     path = Path(out)
     if path.suffix == ".npz":
         buffer = io.BytesIO()
-        kind = np.float16 if half else np.float32
-        np.savez_compressed(
-            buffer, words=np.array(table.words, str), vectors=table.vectors.astype(kind)
-        )
+        rows = table.vectors.astype(np.float16 if half else np.float32)
+        np.savez_compressed(buffer, words=np.array(table.words, str), vectors=rows)
         return write_file(path, buffer.getvalue())
     if path.suffix not in ENDINGS:
         return _save_folder(table, path, half=half)
@@ -149,8 +144,8 @@ def save(table: WordVectors, out: str | Path, *, half: bool = False) -> Path:
         spaced = next((word for word in table.words if " " in word or "\n" in word), None)
         if spaced is not None:
             raise InputError(str(path), got=f"the word {spaced!r}", expected="none with a space")
-        rows = [word.encode() + b" " + row.astype("<f4").tobytes() for word, row in _entries(table)]
-        return write_file(path, f"{len(table)} {table.dim}\n".encode() + b"".join(rows))
+        data = [word.encode() + b" " + row.astype("<f4").tobytes() for word, row in _entries(table)]
+        return write_file(path, f"{len(table)} {table.dim}\n".encode() + b"".join(data))
     lines = [f"{len(table)} {table.dim}"]
     lines += [f"{word} {' '.join(map(str, row.tolist()))}" for word, row in _entries(table)]
     return write_file(path, ("\n".join(lines) + "\n").encode())
@@ -192,5 +187,3 @@ model:
   dim: {dim}
 """
 """The recipe stored with vectors that were not trained by Regard."""
-
-__all__ = ["KNOWN_FORMATS", "config_of", "from_snapshot", "holds_vectors", "save", "vectors"]

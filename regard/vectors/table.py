@@ -79,11 +79,8 @@ class WordVectors:
         self.vectors: Floats = np.ascontiguousarray(vectors, dtype=np.float32)
         if self.vectors.ndim != 2 or len(self.vectors) != len(self.words) or not self.words:
             shape = "×".join(map(str, self.vectors.shape))
-            raise InputError(
-                name,
-                got=f"{len(self.words)} words, vectors of {shape}",
-                expected="one row per word",
-            )
+            got = f"{len(self.words)} words, vectors of {shape}"
+            raise InputError(name, got=got, expected="one row per word")
         self.index = {word: row for row, word in enumerate(self.words)}
         if len(self.index) != len(self.words):
             again = next(w for row, w in enumerate(self.words) if self.index[w] != row)
@@ -128,12 +125,11 @@ class WordVectors:
             spelled = {word: self._spelled_like(word) for word in unknown[:MAX_NAMED]}
             similar = ", ".join(f"{close} for {word!r}" for word, close in spelled.items() if close)
             many = f" and {len(unknown) - MAX_NAMED} more" if len(unknown) > MAX_NAMED else ""
-            raise InputError(
-                f"{self.name} has no vector of {', '.join(map(repr, spelled))}{many}",
-                fix=f"did you mean {similar}?"
-                if similar
-                else f"it has {len(self):,} words, such as {', '.join(self.words[:5])}",
-            )
+            fix = f"it has {len(self):,} words, such as {', '.join(self.words[:5])}"
+            if similar:
+                fix = f"did you mean {similar}?"
+            named = f"{', '.join(map(repr, spelled))}{many}"
+            raise InputError(f"{self.name} has no vector of {named}", fix=fix)
         return [row for row in rows.values() if row is not None]
 
     def _spelled_like(self, word: str) -> str | None:
@@ -271,9 +267,7 @@ class WordVectors:
         points, caption = project_words(self.unit[rows], method, seed)
         if path is not None:
             draw_map(names, points, f"{len(names)} words of {self.name}", caption, Path(path))
-        return {
-            word: (float(x), float(y)) for word, (x, y) in zip(names, points.tolist(), strict=True)
-        }
+        return {word: (x, y) for word, (x, y) in zip(names, points.tolist(), strict=True)}
 
     def first(self, count: int) -> WordVectors:
         """The first `count` words; most files are sorted by frequency."""

@@ -95,13 +95,10 @@ def _keep_frequent(
     frequent = [i for i in range(len(names)) if counts[i] >= config.min_count]
     order = sorted(frequent, key=lambda i: (-counts[i], names[i]))[: config.vocab]
     if len(order) < 2:
-        maximum = int(counts.max(initial=0))
-        raise InputError(
-            f"tokens.min_count: {config.min_count}",
-            got=f"{len(order)} such words in a text of {int(is_word.sum()):,}",
-            expected="two or more",
-            fix=f"the most frequent word occurs {maximum} times; take more text, or a lower count",
-        )
+        what, maximum = f"tokens.min_count: {config.min_count}", int(counts.max(initial=0))
+        got = f"{len(order)} such words in a text of {int(is_word.sum()):,}"
+        fix = f"the most frequent word occurs {maximum} times; take more text, or a lower count"
+        raise InputError(what, got=got, expected="two or more", fix=fix)
     new_ids = np.full(len(names) + 1, END - 1, np.int32)  # END is -1: the last entry
     new_ids[order] = np.arange(len(order), dtype=np.int32)
     new_ids[END] = END

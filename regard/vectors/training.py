@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
@@ -220,9 +220,8 @@ class _Sampler:
         draw = np.random.Generator(np.random.PCG64([self.seed, epoch, block]))
         ids = self.stream[block * BLOCK : (block + 1) * BLOCK]
         line_numbers = np.cumsum(ids == END, dtype=np.int32)
-        kept_indices = np.flatnonzero(
-            (draw.random(len(ids), np.float32) < self.keep[ids]) & (ids != END)
-        )
+        is_drawn = draw.random(len(ids), np.float32) < self.keep[ids]
+        kept_indices = np.flatnonzero(is_drawn & (ids != END))
         if not len(kept_indices):
             return None
         # Pieces begin at a random offset, so that the pairs lost at piece ends differ by epoch.
@@ -241,13 +240,10 @@ class _Sampler:
         negatives = np.minimum(negatives, len(self.cumulative) - 1)
         # (update, piece × word)
         word_ids, negative_ids = tokens.reshape(updates, -1), negatives.reshape(updates, -1)
-        return _Batches(
-            torch.from_numpy(word_ids),
-            torch.from_numpy(negative_ids),
-            torch.from_numpy(pairs),
-            _Rows.of(word_ids, len(self.cumulative)),
-            _Rows.of(np.concatenate([word_ids, negative_ids], axis=1), len(self.cumulative)),
-        )
+        output_ids, vocabulary = np.concatenate([word_ids, negative_ids], 1), len(self.cumulative)
+        inputs, outputs = _Rows.of(word_ids, vocabulary), _Rows.of(output_ids, vocabulary)
+        words, drawn, is_pair = map(torch.from_numpy, (word_ids, negative_ids, pairs))
+        return _Batches(words, drawn, is_pair, inputs, outputs)
 
 
 def _pair_mask(
@@ -359,13 +355,10 @@ class _Training:
         """Run one step, all updates of a block, and log its loss and speed."""
         MACHINE.watch(1)
         loss = math.nan
-        updates = 0 if batches is None else len(batches.tokens)
-        for update in range(updates):
-            assert batches is not None
-            rate = self._rate(self.step + update / updates)
-            if update == 0:
-                loss = self._loss(batches)
-            self._update(batches, update, rate)
+        if batches is not None:
+            loss, updates = self._loss(batches), len(batches.tokens)
+            for update in range(updates):
+                self._update(batches, update, self._rate(self.step + update / updates))
         now = time.perf_counter()
         spent, self._clock = now - self._clock, now
         self.step, self.seconds = self.step + 1, self.seconds + spent
@@ -448,10 +441,9 @@ class _Training:
     def _save(self) -> None:
         """Write a checkpoint; raise an error if the vectors are not finite."""
         if not all(bool(table.isfinite().all()) for table in (self.vectors, self.outputs)):
-            raise FoundProblems(
-                f"training stopped at step {self.step}: the vectors are not finite",
-                fix="lower train.learning_rate; earlier checkpoints are unchanged",
-            )
+            problem = f"training stopped at step {self.step}: the vectors are not finite"
+            fix = "lower train.learning_rate; earlier checkpoints are unchanged"
+            raise FoundProblems(problem, fix=fix)
         if self.path is not None:
             checkpoint.save(self.path, self._snapshot(), self.recipe.train.keep, None)
 
@@ -478,19 +470,16 @@ class _Training:
         folder = folder_name(start.step)
         facts = checked(TypeAdapter(_Facts), dict(start.training), f"{folder}/{TRAINING}")
         if facts.data != self.facts["data"]:
-            raise InputError(
-                "--resume with other data: the text changed since the run began",
-                fix="put the data back as it was, or start a new run",
-            )
+            what = "--resume with other data: the text changed since the run began"
+            raise InputError(what, fix="put the data back as it was, or start a new run")
         if facts.place.step != start.step or start.step > self.steps:
             got, expected = facts.place.step, f"{start.step}, of {self.steps}"
             raise InputError(f"{folder}/{TRAINING}: place.step", got=got, expected=expected)
         if words_in(start.tokenizer, folder) != self.text.words:
             raise InputError(f"{folder}/tokenizer.json", got="other words than the text's",
                              expected="the same")  # fmt: skip
-        weights: Mapping[str, Tensor] = {TENSOR: self.vectors}
-        check_tensors(f"{folder}/{MODEL}", start.weights, weights)
-        outputs: Mapping[str, Tensor] = {OUTPUTS: self.outputs}
+        check_tensors(f"{folder}/{MODEL}", start.weights, {TENSOR: self.vectors})
+        outputs = {OUTPUTS: self.outputs}
         check_tensors(f"{folder}/{TRAINING_TENSORS}", start.training_tensors, outputs)
         self.vectors, self.outputs = start.weights[TENSOR], start.training_tensors[OUTPUTS]
         self.step, self.seconds = start.step, facts.place.seconds
@@ -528,11 +517,8 @@ def skip_gram(
     positive = (inputs @ outputs.transpose(1, 2)).neg_().sigmoid_().mul_(pairs)  # 1 − σ(in · out)
     negative = (inputs @ negatives.transpose(1, 2)).sigmoid_()
     negative.mul_(pairs.sum(2, keepdim=True).mul_(-share))
-    return (
-        torch.baddbmm(negative @ negatives, positive, outputs),
-        positive.transpose(1, 2) @ inputs,
-        negative.transpose(1, 2) @ inputs,
-    )
+    for_inputs = torch.baddbmm(negative @ negatives, positive, outputs)
+    return for_inputs, positive.transpose(1, 2) @ inputs, negative.transpose(1, 2) @ inputs
 
 
 def context(inputs: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:

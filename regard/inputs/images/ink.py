@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from regard.errors import InputError
+from regard.inputs.images.opening import on_ground
 
 Ink = NDArray[np.float64]
 """(height, width) From 0 (background) to 1 (ink)."""
@@ -90,10 +91,10 @@ def ink_of(image: Image.Image, name: str = "the image") -> Ink:
     factor = max(image.size) // LARGEST_SIDE
     image = image.reduce(factor) if factor > 1 else image
     if image.mode == "RGBA":
-        contrasts = [_contrast(_on_ground(image, shade)) for shade in ("white", "black")]
+        contrasts = [_contrast(on_ground(image, shade)) for shade in ("white", "black")]
         ink = max(contrasts, key=lambda contrast: float(contrast.max()))
     else:
-        ink = _contrast(image.convert("L"))
+        ink = _contrast(image)
     if ink.max() < MIN_CONTRAST:
         raise InputError(name, got="one colour, without ink", expected="a drawing")
     return ink
@@ -101,15 +102,9 @@ def ink_of(image: Image.Image, name: str = "the image") -> Ink:
 
 def _contrast(image: Image.Image) -> Ink:
     """Compute |grey - background|, from 0 to 1."""
-    grey = np.asarray(image, dtype=np.float64) / 255
+    grey = np.asarray(image.convert("L"), dtype=np.float64) / 255
     border = np.concatenate((grey[0], grey[-1], grey[:, 0], grey[:, -1]))
     return np.abs(grey - np.median(border))
-
-
-def _on_ground(image: Image.Image, shade: str) -> Image.Image:
-    """Put an image with transparency on a ground of one shade, in grey."""
-    ground = Image.new("RGBA", image.size, shade)
-    return Image.alpha_composite(ground, image).convert("L")
 
 
 def _sharpen_ink(ink: Ink) -> Ink:

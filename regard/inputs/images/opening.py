@@ -68,10 +68,12 @@ def content_of(source: Any) -> Any:
 
 def on_white(image: Image.Image) -> Image.Image:
     """Put an image with transparency on white; others are returned as they are."""
-    if image.mode != "RGBA":
-        return image
-    ground = Image.new("RGBA", image.size, "white")
-    return Image.alpha_composite(ground, image).convert("RGB")
+    return on_ground(image, "white").convert("RGB") if image.mode == "RGBA" else image
+
+
+def on_ground(image: Image.Image, shade: str) -> Image.Image:
+    """Put an image with transparency on a ground of one shade."""
+    return Image.alpha_composite(Image.new("RGBA", image.size, shade), image)
 
 
 def display_image(item: Any, largest: int = 1024) -> Image.Image:

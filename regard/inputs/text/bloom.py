@@ -68,8 +68,7 @@ class Bloom:
     def holds(self, keys: Keys) -> NDArray[np.bool_]:
         """(keys,) Whether each of the keys (keys, 2) is in the set."""
         positions = self._positions(keys)
-        inside: NDArray[np.bool_] = (self.bits[positions >> 3] >> (positions & 7) & 1).all(axis=1)
-        return inside
+        return (self.bits[positions >> 3] >> (positions & 7) & 1).all(axis=1)
 
     @property
     def false_share(self) -> float:

@@ -26,8 +26,6 @@ class TokensConfig(Config):
     def _check_vocab(self) -> TokensConfig:
         """Checks that a byte-level vocabulary has room for every byte."""
         if self.kind == "bpe" and self.vocab < BYTES_AND_SPECIAL:
-            raise ValueError(
-                f"vocab {self.vocab} is too small for bpe: 256 bytes and 4 special symbols"
-                f" need {BYTES_AND_SPECIAL}"
-            )
+            needed = f"256 bytes and 4 special symbols need {BYTES_AND_SPECIAL}"
+            raise ValueError(f"vocab {self.vocab} is too small for bpe: {needed}")
         return self

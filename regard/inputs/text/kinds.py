@@ -14,6 +14,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Inner
+from tokenizers.decoders import Decoder
+from tokenizers.pre_tokenizers import PreTokenizer
 
 from regard.inputs.text.config import TokensConfig
 
@@ -33,7 +35,7 @@ ROUNDS = 2
 """How often Unigram's scores are re-estimated after its pieces are chosen."""
 
 
-def split_words() -> pre_tokenizers.PreTokenizer:
+def split_words() -> PreTokenizer:
     """Return a pre-tokenizer that splits text into words and punctuation, without spaces."""
     return pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
 
@@ -70,10 +72,7 @@ def _train_characters(texts: Sequence[str], config: TokensConfig) -> Inner:
 
 
 def _train_word_level(
-    texts: Sequence[str],
-    config: TokensConfig,
-    split: pre_tokenizers.PreTokenizer,
-    decoder: decoders.Decoder | None = None,
+    texts: Sequence[str], config: TokensConfig, split: PreTokenizer, decoder: Decoder | None = None
 ) -> Inner:
     """Learn a vocabulary of the most frequent units that a pre-tokenizer makes."""
     # The trainer keeps the most frequent units; ties are in alphabetical order.
@@ -93,9 +92,8 @@ def _train_bpe(texts: Sequence[str], config: TokensConfig) -> Inner:
     # GPT-2's split separates letters and punctuation, so that no merge can spell a special symbol
     split = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner = _assemble(models.BPE(), config, split, decoders.ByteLevel())
-    trainer = trainers.BpeTrainer(
-        **_trainer_settings(config), min_frequency=2, initial_alphabet=byte_symbols()
-    )
+    settings = {**_trainer_settings(config), "min_frequency": 2}
+    trainer = trainers.BpeTrainer(**settings, initial_alphabet=byte_symbols())
     inner.train_from_iterator(texts, trainer)
     return inner
 
@@ -121,9 +119,8 @@ def _train_wordpiece(texts: Sequence[str], config: TokensConfig) -> Inner:
 def _train_unigram(texts: Sequence[str], config: TokensConfig) -> Inner:
     """Learn a Unigram model, with `▁` for a space."""
     # punctuation is isolated, so that no piece can spell a special symbol
-    split = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(SPACE), pre_tokenizers.Punctuation("isolated")]
-    )
+    steps = [pre_tokenizers.Metaspace(SPACE), pre_tokenizers.Punctuation("isolated")]
+    split = pre_tokenizers.Sequence(steps)
     draft = _assemble(models.Unigram(), config, split, decoders.Metaspace(SPACE))
     texts = _replace_rare(texts, draft, keep=config.vocab - len(SPECIAL) - 1)  # 1 for the space
     trainer = trainers.UnigramTrainer(
@@ -151,10 +148,7 @@ def _trainer_settings(config: TokensConfig) -> dict[str, Any]:
 
 
 def _assemble(
-    model: models.Model,
-    config: TokensConfig,
-    split: pre_tokenizers.PreTokenizer,
-    decoder: decoders.Decoder | None = None,
+    model: models.Model, config: TokensConfig, split: PreTokenizer, decoder: Decoder | None = None
 ) -> Inner:
     """Put a tokenizer together from its model, normaliser, pre-tokenizer and decoder."""
     inner = Inner(model)

@@ -100,11 +100,8 @@ def learn_plain(texts: Sequence[str], config: TokensConfig, around: TaskSymbols)
     inner = train(texts, reduced_config)
     has_spaces = config.kind in KINDS_WITH_SPACES
     inner.add_special_tokens([AddedToken(hole, special=True, lstrip=has_spaces) for hole in holes])
-    inner.post_processor = TemplateProcessing(
-        single=around.single,
-        pair=around.pair,
-        special_tokens=[(SPECIAL[BEGIN], BEGIN), (SPECIAL[END], END)],
-    )
+    symbols = [(SPECIAL[BEGIN], BEGIN), (SPECIAL[END], END)]
+    inner.post_processor = TemplateProcessing(around.single, around.pair, symbols)
     roles = Roles(BEGIN, END, PAD, UNKNOWN, BEGIN, END, inner.token_to_id(MASK))
     # T5 has no begin symbol: its decoder starts with the padding.
     if not around.single.startswith(SPECIAL[BEGIN]):

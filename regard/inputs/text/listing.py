@@ -108,9 +108,8 @@ def tokenize(tokenizer: Tokenizer, text: str, *, target: bool = False) -> Tokeni
     decoded = tokenizer.decode(ids)
     known_text, known_output = text, decoded
     if unknown:
-        unknown_spans = [
-            span for token, span in zip(ids, spans, strict=True) if tokenizer.is_unknown(token)
-        ]
+        pairs = zip(ids, spans, strict=True)
+        unknown_spans = [span for token, span in pairs if tokenizer.is_unknown(token)]
         known_text = _remove_spans(text, unknown_spans)
         known_output = tokenizer.decode([token for token in ids if not tokenizer.is_unknown(token)])
     lost = _lost_features(known_text, known_output)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from regard.errors import InputError
 from regard.inputs.text.bloom import Bloom, Keys, as_keys
+from regard.inputs.text.saved import COPY
 
 BITS_PER_NGRAM = 10
 """Bits of the set for each n-gram."""
@@ -66,12 +67,9 @@ class Ngrams:
         for words in _word_windows(pieces, size):
             hashes.add(_hash_words(words))
             if hashes.count > MAX_NGRAMS:  # at once, so that a longer text cannot fill the memory
-                raise InputError(
-                    "decode.no_copy",
-                    got=f"a text with more than {MAX_NGRAMS:,} different sequences of {size} words",
-                    expected=f"at most {MAX_NGRAMS:,}",
-                    fix="set decode.no_copy to 0",
-                )
+                got = f"a text with more than {MAX_NGRAMS:,} different sequences of {size} words"
+                expected, fix = f"at most {MAX_NGRAMS:,}", "set decode.no_copy to 0"
+                raise InputError("decode.no_copy", got=got, expected=expected, fix=fix)
         hashes.flush()
         ngrams = Bloom.empty(hashes.count, BITS_PER_NGRAM)
         for keys in hashes.runs:
@@ -110,12 +108,8 @@ class Ngrams:
         with contextlib.suppress(KeyError, TypeError, ValueError):
             bits = base64.b64decode(entries["bits"], validate=True)
         if not isinstance(size, int) or not 1 <= size <= 1000 or not bits:
-            raise InputError(
-                "tokenizer.json",
-                got="damaged n-grams of the training text",
-                expected="those of a Regard checkpoint",
-                fix="take the file from another copy of the checkpoint",
-            )
+            got, expected = "damaged n-grams of the training text", "those of a Regard checkpoint"
+            raise InputError("tokenizer.json", got=got, expected=expected, fix=COPY)
         return cls(size, bits)
 
 
@@ -157,8 +151,7 @@ def _unique_hashes(hashes: Keys) -> Keys:
 def _is_in_run(hashes: Keys, run: Keys) -> NDArray[np.bool_]:
     """Whether each hash is in a sorted run; the first halves of a run differ, with 64 bits."""
     rows = np.searchsorted(run[:, 0], hashes[:, 0])
-    is_equal: NDArray[np.bool_] = (run[np.minimum(rows, len(run) - 1)] == hashes).all(axis=1)
-    return is_equal
+    return (run[np.minimum(rows, len(run) - 1)] == hashes).all(axis=1)
 
 
 def _word_windows(pieces: Iterable[tuple[str, bool]], size: int) -> Iterator[list[str]]:

@@ -163,8 +163,5 @@ def kind_of(item: Any) -> str:
 
 def are_texts(item: Any) -> bool:
     """Whether an item is a list or tuple of texts, such as the words of a sentence, or a pair."""
-    return (
-        isinstance(item, list | tuple)
-        and bool(item)
-        and all(isinstance(text, str) for text in item)
-    )
+    is_list = isinstance(item, list | tuple) and bool(item)
+    return is_list and all(isinstance(text, str) for text in item)

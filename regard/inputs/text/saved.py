@@ -13,6 +13,8 @@ from regard.errors import InputError
 from regard.inputs.text.kinds import CHARACTER, SPECIAL, UNKNOWN, WORD, byte_symbols
 from regard.inputs.text.spec import Spec, guarded, parse_object, piece_ids
 
+COPY = "take the file from another copy of the checkpoint"
+"""What to do about a damaged file."""
 FORMS: dict[tuple[object, ...], tuple[str, object]] = {
     ("WordLevel", "Split", WORD): ("unk_token", SPECIAL[UNKNOWN]),
     ("WordLevel", "Split", CHARACTER): ("unk_token", SPECIAL[UNKNOWN]),
@@ -75,9 +77,5 @@ def _field(section: object, name: str) -> object:
 
 def _checkpoint_error(got: str) -> InputError:
     """The error for a `tokenizer.json` that is not that of a checkpoint."""
-    return InputError(
-        "tokenizer.json",
-        got=got,
-        expected="the vocabulary of a Regard checkpoint",
-        fix="take the file from another copy of the checkpoint",
-    )
+    expected = "the vocabulary of a Regard checkpoint"
+    return InputError("tokenizer.json", got=got, expected=expected, fix=COPY)

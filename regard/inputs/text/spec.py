@@ -30,6 +30,15 @@ LONGEST_PIECE = 4096
 encoding grows with the square of the length."""
 MOST_GROWTH = 4096
 """The most times that normalising may lengthen a text; published tokenizers stay below 100."""
+_KINDS = {
+    '"ByteLevel"': "bpe",
+    '"WordPiece"': "wordpiece",
+    '"ByteFallback"': "fallback",
+    '"Metaspace"': "unigram",
+    '"▁"': "unigram",
+    '"Fuse"': "characters",
+}
+"""What a decoder's JSON contains -> how its pieces spell text; the first that is in it counts."""
 _PROBE_TEXT = "Probe: é 東京 👩 </s>\t1"
 """A text with accents, other scripts, an emoji and a symbol, to try a tokenizer out."""
 
@@ -54,12 +63,8 @@ class guarded:  # noqa: N801 (as `contextlib.suppress`; entered with every text,
 
 def file_error(file: str, got: str) -> InputError:
     """Return the error for a damaged file."""
-    return InputError(
-        file,
-        got=got,
-        expected="a tokenizer in Hugging Face's format",
-        fix="take the file from another copy of the model",
-    )
+    fix = "take the file from another copy of the model"
+    return InputError(file, got=got, expected="a tokenizer in Hugging Face's format", fix=fix)
 
 
 def parse_object(text: str, make_error: Callable[[str], InputError]) -> dict[str, Any]:
@@ -146,10 +151,9 @@ def pieces_of(inner: Inner, spec: Spec, file: str) -> list[str]:
     for piece, token in entries.items():
         pieces[token] = piece.removeprefix(HIDDEN) or piece  # a piece may be `HIDDEN` itself
     for entry in spec.get("added_tokens") or []:
-        if not (0 <= entry["id"] <= highest and pieces[entry["id"]] == entry["content"]):
-            raise file_error(
-                file, f"{entry['content']!r} with the id {entry['id']}, which it cannot have"
-            )
+        name, token = entry["content"], entry["id"]
+        if not (0 <= token <= highest and pieces[token] == name):
+            raise file_error(file, f"{name!r} with the id {token}, which it cannot have")
     return pieces
 
 
@@ -169,22 +173,13 @@ def special_symbols(spec: Spec, file: str) -> dict[int, str]:
 def kind_of(spec: Spec) -> str:
     """Determine how pieces spell text, a key of `TO_BYTES`, from the decoder in the file."""
     decoder = json.dumps(spec.get("decoder"), ensure_ascii=False)
-    for mark, kind in (
-        ('"ByteLevel"', "bpe"),
-        ('"WordPiece"', "wordpiece"),
-        ('"ByteFallback"', "fallback"),
-        ('"Metaspace"', "unigram"),
-        ('"▁"', "unigram"),
-        ('"Fuse"', "characters"),
-    ):
-        if mark in decoder:
-            return kind
-    return "words"
+    return next((kind for mark, kind in _KINDS.items() if mark in decoder), "words")
 
 
 def _hide_symbols(spec: Spec) -> Spec:
     """Put `HIDDEN` before the names of the special symbols, so that no text contains them."""
-    special = {entry["content"] for entry in spec.get("added_tokens") or [] if entry.get("special")}
+    added = spec.get("added_tokens") or []
+    special = {entry["content"] for entry in added if entry.get("special")}
 
     def hide(name: str) -> str:
         return HIDDEN + name if name in special else name
@@ -200,10 +195,8 @@ def _hide_symbols(spec: Spec) -> Spec:
         # SentencePiece never merges pieces into a control symbol, but converted files may have
         # such merges
         model["merges"] = [merge for merge in model["merges"] if _piece_of(merge) not in special]
-    added = [
-        {**entry, "content": hide(entry["content"])} for entry in spec.get("added_tokens") or []
-    ]
-    return {**spec, "model": model, "added_tokens": added}
+    hidden = [{**entry, "content": hide(entry["content"])} for entry in added]
+    return {**spec, "model": model, "added_tokens": hidden}
 
 
 def _piece_of(merge: str | list[str]) -> str:

@@ -63,11 +63,9 @@ def check_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as problem:
-        raise InputError(
-            "the text is not valid Unicode",
-            got=f"{text[problem.start]!r} at character {problem.start + 1}",
-            expected="text that can be written as UTF-8",
-        ) from None
+        what, expected = "the text is not valid Unicode", "text that can be written as UTF-8"
+        got = f"{text[problem.start]!r} at character {problem.start + 1}"
+        raise InputError(what, got=got, expected=expected) from None
     return text
 
 
@@ -127,10 +125,8 @@ def spell(parts: Sequence[bytes]) -> tuple[str, list[Span]]:
     # A piece may end within a character: its span includes every character it has a byte of.
     sizes = (len(letter.encode("utf-8", "surrogateescape")) for letter in text)
     edges = list(accumulate(sizes, initial=0))
-    ends = accumulate(map(len, parts), initial=0)
-    spans = [
-        (bisect_right(edges, start) - 1, bisect_left(edges, end)) for start, end in pairwise(ends)
-    ]
+    ends = pairwise(accumulate(map(len, parts), initial=0))
+    spans = [(bisect_right(edges, start) - 1, bisect_left(edges, end)) for start, end in ends]
     return _INVALID_BYTES.sub("\N{REPLACEMENT CHARACTER}", text), spans
 
 

@@ -124,8 +124,5 @@ def _bert_template(first: int, separator: int, *, second: int) -> Template:
 
 def _template_error(file: str, got: str) -> InputError:
     """The error for a post-processor that cannot be read as a template."""
-    return InputError(
-        f"{file}: the post-processor",
-        got=got,
-        expected="a template, BERT's, RoBERTa's, or none",
-    )
+    expected = "a template, BERT's, RoBERTa's, or none"
+    return InputError(f"{file}: the post-processor", got=got, expected=expected)

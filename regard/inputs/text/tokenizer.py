@@ -93,6 +93,9 @@ class Tokenizer(TextReader):
             whole.
         learned_from_pairs: Whether roles and settings are those of `learn`: `tokenizer.json` alone
             then suffices.
+        cleans: Whether decoding removes spaces before punctuation, as a published tokenizer says.
+        joins_words: Whether decoding joins words and word pieces into a sentence with normal
+            spacing.
 
     Raises:
         InputError: If `spec` is damaged, or a role has an id outside the vocabulary.
@@ -109,7 +112,7 @@ class Tokenizer(TextReader):
         vocab: int | None = None,
     ) -> None:
         spec = {**spec, "truncation": None, "padding": None}
-        self._file, self._clean, self.specials, self._sentences = file, clean, roles, sentences
+        self._file, self.cleans, self.specials, self._sentences = file, clean, roles, sentences
         self._guarded = guarded(file)
         self._template = read_template(spec.get("post_processor"), file)
         self._special = special_symbols(spec, file)
@@ -119,7 +122,7 @@ class Tokenizer(TextReader):
         self.vocab = len(self._pieces) if vocab is None else vocab
         self._kind = kind_of(spec)
         self.is_word_level = self._kind == "words" and spec["model"].get("type") == "WordLevel"
-        self._joins = sentences and self._kind in ("words", "wordpiece")
+        self.joins_words = sentences and self._kind in ("words", "wordpiece")
         self._bytes = [TO_BYTES[self._kind](piece) if piece else b"" for piece in self._pieces]
         self._json = json.dumps(spec, separators=(",", ":"))
         self._check_ids()
@@ -129,8 +132,7 @@ class Tokenizer(TextReader):
     @property
     def pad(self) -> int:
         """The padding id. Padding is masked, so a vocabulary without one uses any other id."""
-        candidates = (self.specials.pad, self.specials.end, 0)
-        return next(token for token in candidates if token is not None)
+        return self._first_id("pad", self.specials.pad, self.specials.end, 0)
 
     @property
     def begin(self) -> int:
@@ -147,16 +149,6 @@ class Tokenizer(TextReader):
     def unknown(self) -> int:
         """The id of the unknown symbol, for text that the vocabulary cannot represent."""
         return self._first_id("unknown", self.specials.unknown)
-
-    @property
-    def cleans(self) -> bool:
-        """Whether decoding removes spaces before punctuation, as a published tokenizer says."""
-        return self._clean
-
-    @property
-    def joins_words(self) -> bool:
-        """Whether decoding joins words and word pieces into a sentence with normal spacing."""
-        return self._joins
 
     @property
     def has_all_bytes(self) -> bool:
@@ -185,11 +177,11 @@ class Tokenizer(TextReader):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode ids into text, without special symbols."""
-        if self._joins:
+        if self.joins_words:
             return join_words(self.words([token for token in ids if token not in self._special])[0])
         with self._guarded:
             text: str = self._inner.decode(list(ids), skip_special_tokens=True)
-        if self._clean:
+        if self.cleans:
             for pattern in CLEANED_PATTERNS:
                 text = text.replace(pattern, pattern.strip())
         return text
@@ -230,9 +222,8 @@ class Tokenizer(TextReader):
         empty span.
         """
         ids, spans = self.encode_with_spans(text)
-        return ids, [
-            self._trim_span(text, token, *span) for token, span in zip(ids, spans, strict=True)
-        ]
+        pairs = zip(ids, spans, strict=True)
+        return ids, [self._trim_span(text, token, *span) for token, span in pairs]
 
     def is_special(self, token: int) -> bool:
         """Whether an id is a special symbol or the unknown symbol, not text."""
@@ -263,13 +254,13 @@ class Tokenizer(TextReader):
     def stream_decoder(self) -> StreamDecoder:
         """Return a `StreamDecoder`, which decodes ids one by one as they are generated."""
         silent = frozenset(self._special)
-        if self._joins:
+        if self.joins_words:
             suffixes = [i for i, piece in enumerate(self._pieces) if piece.startswith(CONTINUES)]
             continuing = frozenset(suffixes if self._kind == "wordpiece" else ())
             return StreamDecoder(self.decode, silent, continuing=continuing, quote=self.id_of("'"))
         byte_tokens = [token for token, piece in enumerate(self._pieces) if piece in FALLBACK]
         joined = frozenset(byte_tokens if self._kind == "fallback" else ())
-        return StreamDecoder(self.decode, silent, joined, clean=self._clean)
+        return StreamDecoder(self.decode, silent, joined, clean=self.cleans)
 
     def bytes_of(self, token: int) -> bytes:
         """Return the bytes that an id adds to the text, with the space before a word.
@@ -296,7 +287,7 @@ class Tokenizer(TextReader):
         if self.learned_from_pairs:
             return self.library_json()
         roles = {role: value for role, value in asdict(self.specials).items() if value != ()}
-        settings = {"roles": roles, "clean": self._clean, "vocab": self.vocab}
+        settings = {"roles": roles, "clean": self.cleans, "vocab": self.vocab}
         settings |= {"sentences": True} if self._sentences else {}
         return f'{{"foreign":{self._json},{json.dumps(settings)[1:]}'
 
@@ -381,11 +372,8 @@ class Tokenizer(TextReader):
         for token in candidates:
             if token is not None:
                 return token
-        raise InputError(
-            f"{self._file}: the {role} symbol",
-            got="none",
-            expected="one: the model needs it here",
-        )
+        what = f"{self._file}: the {role} symbol"
+        raise InputError(what, got="none", expected="one: the model needs it here")
 
     def _check_ids(self) -> None:
         """Check that the number of ids and the ids of all roles fit the pieces."""

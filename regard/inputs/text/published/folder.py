@@ -44,11 +44,8 @@ class Folder:
             if name not in self._read:
                 self._read[name] = read_regular(file, most=LARGEST)
         except OSError as problem:
-            raise InputError(
-                f"could not read {file}",
-                got=problem.strerror or problem,
-                fix="take the file from another copy of the model",
-            ) from None
+            got, fix = problem.strerror or problem, "take the file from another copy of the model"
+            raise InputError(f"could not read {file}", got=got, fix=fix) from None
         return self._read[name]
 
     def text(self, name: str) -> str:
@@ -56,9 +53,8 @@ class Folder:
         try:
             return self.bytes(name).decode("utf-8")
         except UnicodeDecodeError as problem:
-            raise file_error(
-                self.name(name), f"text that is not UTF-8, at byte {problem.start}"
-            ) from None
+            got = f"text that is not UTF-8, at byte {problem.start}"
+            raise file_error(self.name(name), got) from None
 
     def json(self, name: str) -> dict[str, Any]:
         """Parse a file with a JSON object."""

@@ -74,26 +74,17 @@ def read_folder(folder: Path, config: dict[str, Any] | None = None) -> Vocabular
     sentences = settings.get(OWN_KEY) == {"sentences": True}
     start = config.get("decoder_start_token_id")
     tokenizers = []
-    for side in sides:
-        with guarded(side.file):
-            spec = _add_symbols(side.spec, symbols)
+    for spec, file, vocab in sides:
+        with guarded(file):
+            spec = _add_symbols(spec, symbols)
             roles = _role_ids(spec, names)
             spec["post_processor"] = spec.get("post_processor") or _processor(*templates, roles)
             # clean-up is for word pieces; it would damage the text of byte pairs
-            cleans = clean and "merges" not in spec["model"]
-        by_role: dict[str, Any] = {
-            role: roles[key][1] for role, key in ROLES.items() if key in roles
-        }
+            cleans = clean and "merges" not in spec["model"] and not sentences
+        by_role: Any = {role: roles[key][1] for role, key in ROLES.items() if key in roles}
         role_ids = Roles(**by_role, start=start if type(start) is int else None)
         tokenizers.append(
-            Tokenizer(
-                spec,
-                role_ids,
-                file=side.file,
-                clean=cleans and not sentences,
-                sentences=sentences,
-                vocab=side.vocab,
-            )
+            Tokenizer(spec, role_ids, file=file, clean=cleans, sentences=sentences, vocab=vocab)
         )
     if not tokenizers:
         return None
@@ -263,8 +254,5 @@ def _processor(single: str, pair: str, symbols: Mapping[str, tuple[str, int]]) -
     used_symbols = {symbols[key] for key in re.findall(r"\w+_token", pair) if key in symbols}
     if not used_symbols:
         return None
-    template = processors.TemplateProcessing(
-        single=fill(single), pair=fill(pair), special_tokens=sorted(used_symbols)
-    )
-    spec: Spec = json.loads(template.__getstate__())
-    return spec
+    template = processors.TemplateProcessing(fill(single), fill(pair), sorted(used_symbols))
+    return json.loads(template.__getstate__())

@@ -57,12 +57,10 @@ def find_kind(folder: Folder, settings: Settings, config: Settings) -> Tokenizer
     stated_name = settings.get("tokenizer_class") or config.get("model_type")
     by_files = next((kind for kind in KINDS if kind.mark and folder.has(kind.mark)), None)
     if stated_name and by_files:
-        raise InputError(
-            f"{folder.path}: the tokenizer",
-            got=f"{stated_name} without tokenizer.json",
-            expected=f"tokenizer.json, or a class among {', '.join(classes)}",
-            fix="load it with transformers and save it again: that writes tokenizer.json",
-        )
+        what, got = f"{folder.path}: the tokenizer", f"{stated_name} without tokenizer.json"
+        expected = f"tokenizer.json, or a class among {', '.join(classes)}"
+        fix = "load it with transformers and save it again: that writes tokenizer.json"
+        raise InputError(what, got=got, expected=expected, fix=fix)
     return by_files
 
 
@@ -79,25 +77,16 @@ def build(kind: TokenizerKind, folder: Folder, settings: Settings) -> list[Built
     if len(missing) == len(kind.files):
         return []
     if missing:
-        raise InputError(
-            f"{folder.path}: the vocabulary",
-            got=f"no {missing[0]}",
-            expected=" and ".join(kind.files),
-            fix="copy the missing file from where the model was published",
-        )
+        what, expected = f"{folder.path}: the vocabulary", " and ".join(kind.files)
+        fix = "copy the missing file from where the model was published"
+        raise InputError(what, got=f"no {missing[0]}", expected=expected, fix=fix)
     return kind.build(folder, settings)
 
 
 END_OF_TEXT = "<|endoftext|>"
-FAIRSEQ = {
-    "bos_token": "<s>",
-    "eos_token": "</s>",
-    "sep_token": "</s>",
-    "cls_token": "<s>",
-    "unk_token": "<unk>",
-    "pad_token": "<pad>",
-    "mask_token": "<mask>",
-}
+ENDED = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+FAIRSEQ_EDGES = {"bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "cls_token": "<s>"}
+FAIRSEQ = {**FAIRSEQ_EDGES, "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>"}
 FAIRSEQ_AROUND = ("cls_token $A sep_token", "cls_token $A sep_token sep_token $B sep_token")
 BERT_AROUND = ("cls_token $A sep_token", "cls_token $A sep_token $B:1 sep_token:1")
 
@@ -107,7 +96,7 @@ KINDS = (
         ("marian",),
         ("source.spm", "target.spm", "vocab.json"),
         legacy.marian,
-        {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
+        ENDED,
         "$A eos_token",
         "$A $B eos_token",
         mark="source.spm",
@@ -117,7 +106,7 @@ KINDS = (
         ("t5",),
         ("spiece.model",),
         legacy.t5,
-        {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
+        ENDED,
         "$A eos_token",
         "$A eos_token $B eos_token",
         mark="spiece.model",

@@ -150,10 +150,9 @@ def xlm_roberta(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:  # 
 def marian(folder: Folder, settings: Settings) -> list[BuiltTokenizer]:
     """Build both sides of a Marian model, which may have a vocabulary each."""
     separate = settings.get("separate_vocabs") is True
-    return [
-        _marian_side(folder, "source.spm", "vocab.json"),
-        _marian_side(folder, "target.spm", "target_vocab.json" if separate else "vocab.json"),
-    ]
+    target = "target_vocab.json" if separate else "vocab.json"
+    sides = ("source.spm", "vocab.json"), ("target.spm", target)
+    return [_marian_side(folder, name, vocabulary) for name, vocabulary in sides]
 
 
 def _marian_side(folder: Folder, name: str, vocabulary: str) -> BuiltTokenizer:
@@ -168,9 +167,8 @@ def _marian_side(folder: Folder, name: str, vocabulary: str) -> BuiltTokenizer:
     if [vocab[name] for name in names] != list(range(len(names))):
         raise file_error(file, "ids with gaps or repeats")
     entries = [_marian_piece(name, by_text) for name in names]
-    entries += [
-        piece for text, piece in by_text.items() if text not in vocab and piece.kind == NORMAL
-    ]
+    unlisted = [piece for text, piece in by_text.items() if text not in vocab]
+    entries += [piece for piece in unlisted if piece.kind == NORMAL]
     spec = build_spec(model, file, entries)
     spec["added_tokens"] += [
         _entry(vocab[name], Piece(name, 0.0, USER_DEFINED)) for name in names if _is_language(name)
@@ -204,11 +202,9 @@ def build_spec(model: PieceModel, file: str, entries: Sequence[Piece] = ()) -> S
         file: Name of the file in errors.
         entries: The vocabulary; the index of an entry is its id. By default the model's pieces.
     """
-    entries = entries or model.pieces
+    entries, is_bpe = entries or model.pieces, model.algorithm == BPE
     with guarded(file):
-        if model.algorithm == BPE:
-            _check_work(entries, file)
-        inner = Inner(_byte_pairs(entries) if model.algorithm == BPE else _unigram(model, entries))
+        inner = Inner(_byte_pairs(entries, file) if is_bpe else _unigram(model, entries))
         inner.normalizer = normalizers.Sequence(_normalizers(model, file))
         inner.decoder = decoders.Sequence(
             [
@@ -220,7 +216,7 @@ def build_spec(model: PieceModel, file: str, entries: Sequence[Piece] = ()) -> S
             ]
         )
         spec = _to_spec(inner)
-    added_kinds = (UNKNOWN, CONTROL, *((USER_DEFINED,) if model.algorithm == BPE else ()))
+    added_kinds = (UNKNOWN, CONTROL, *((USER_DEFINED,) if is_bpe else ()))
     spec["added_tokens"] = [
         _entry(token, piece) for token, piece in enumerate(entries) if piece.kind in added_kinds
     ]
@@ -252,22 +248,19 @@ def _unigram(model: PieceModel, entries: Sequence[Piece]) -> models.Unigram:
         return (HIDDEN if piece.kind in hidden else "") + piece.text, piece.score
 
     unknown = next(i for i, piece in enumerate(entries) if piece.kind == UNKNOWN)
-    return models.Unigram(
-        [entry(piece) for piece in entries], unk_id=unknown, byte_fallback=model.byte_fallback
-    )
+    pieces = [entry(piece) for piece in entries]
+    return models.Unigram(pieces, unk_id=unknown, byte_fallback=model.byte_fallback)
 
 
-def _check_work(entries: Sequence[Piece], file: str) -> None:
-    """Refuse pieces that are so long that splitting them in all ways would take minutes."""
+def _byte_pairs(entries: Sequence[Piece], file: str) -> models.BPE:
+    """Derive the merges from the vocabulary: SentencePiece merges the pair with the best score.
+
+    Pieces that are so long that splitting them in all ways would take minutes are refused.
+    """
     work = sum(len(piece.text) ** 2 for piece in entries)
     if work > MOST_WORK:
-        raise file_error(
-            file, f"pieces so long that splitting takes {work:,} steps, over {MOST_WORK:,}"
-        )
-
-
-def _byte_pairs(entries: Sequence[Piece]) -> models.BPE:
-    """Derive the merges from the vocabulary: SentencePiece merges the pair with the best score."""
+        got = f"pieces so long that splitting takes {work:,} steps, over {MOST_WORK:,}"
+        raise file_error(file, got)
     vocab = {piece.text: token for token, piece in enumerate(entries)}
     parts = {piece.text for piece in entries if piece.kind in (NORMAL, USER_DEFINED)}
     ranked = [
@@ -277,14 +270,10 @@ def _byte_pairs(entries: Sequence[Piece]) -> models.BPE:
         for cut in range(1, len(piece.text))
         if piece.text[:cut] in parts and piece.text[cut:] in parts
     ]
+    merges = [merge for _, merge in sorted(ranked, key=lambda entry: entry[0])]
     unknown = next(piece.text for piece in entries if piece.kind == UNKNOWN)
-    return models.BPE(
-        vocab,
-        [merge for _, merge in sorted(ranked, key=lambda entry: entry[0])],
-        unk_token=unknown,
-        fuse_unk=True,
-        byte_fallback=any(piece.kind == BYTE for piece in entries),
-    )
+    has_bytes = any(piece.kind == BYTE for piece in entries)
+    return models.BPE(vocab, merges, unk_token=unknown, fuse_unk=True, byte_fallback=has_bytes)
 
 
 def _entry(token: int, piece: Piece) -> dict[str, Any]:
@@ -295,5 +284,4 @@ def _entry(token: int, piece: Piece) -> dict[str, Any]:
 
 def _to_spec(inner: Inner) -> Spec:
     """The parsed `tokenizer.json` of a tokenizer of the library."""
-    spec: Spec = json.loads(inner.to_str())
-    return spec
+    return json.loads(inner.to_str())

@@ -97,12 +97,9 @@ def _check_model(model: PieceModel, file: str) -> None:
 def _read_piece(data: bytes) -> Piece:
     """Parse a piece: field 1 is its text, 2 its score, 3 its type."""
     entries = dict(_read_fields(data))
-    score = entries.get(2, struct.pack("<f", 0.0))
-    return Piece(
-        _expect_bytes(entries.get(1, b"")).decode("utf-8"),
-        struct.unpack("<f", _expect_bytes(score))[0],
-        _expect_number(entries.get(3, NORMAL)),
-    )
+    text = _expect_bytes(entries.get(1, b"")).decode("utf-8")
+    [score] = struct.unpack("<f", _expect_bytes(entries.get(2, struct.pack("<f", 0.0))))
+    return Piece(text, score, _expect_number(entries.get(3, NORMAL)))
 
 
 def _read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
