@@ -78,8 +78,7 @@ def of_model(chosen: Settings, dim: int) -> Experiment:
         dim=width,
         heads=max(2, width // 64),
         hidden=4 * width,
-        encoder_layers=layers,
-        decoder_layers=layers,
+        layers=layers,
         norm_place="post",
     )
     vocab = 400 if chosen.quick else VOCAB

@@ -83,6 +83,6 @@ def input_error(error: ValidationError, what: str) -> InputError:
         return InputError(location, got="an unknown key", expected="only known keys")
     usual = "Input should be "
     if not fault["msg"].startswith(usual):
-        return InputError(location, got=fault["msg"])
+        return InputError(location, got=fault["msg"].removeprefix("Value error, "))
     got = _SHOWN.repr(fault["input"])
     return InputError(location, got=got, expected=fault["msg"].removeprefix(usual))

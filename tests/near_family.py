@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from regard.models.config import DecoderConfig, Sizes
+from regard.models.config import DecoderConfig, Short, Sizes
 from regard.models.families.family import Family, PublishedModel
 
 
 class NearConfig(DecoderConfig):
     """A decoder whose tokens see few others; with a key of its own."""
 
+    DEFAULTS: ClassVar[Short] = {"window": 4, "max_length": 48}
     SIZES: ClassVar[Sizes] = {"little": {"dim": 16, "heads": 2, "hidden": 24, "layers": 2}}
     family: Literal["near"] = "near"
     size: Literal["little"] | None = None
-    window: int | None = 4
-    max_length: int = 48
     gain: float = 0.5
     """What a matrix of its own, on top of the stack, is at first: so many times 1."""
 

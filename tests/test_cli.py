@@ -190,7 +190,7 @@ def test_eval_scores_own_pairs_and_writes_them(regard, tmp_path: Path) -> None:
 
 
 def test_recipe_is_printed_as_it_stands(regard) -> None:
-    assert "version: 1" in regard("recipe", "tiny/copy").out
+    assert "version: 2" in regard("recipe", "tiny/copy").out
     assert "tiny/translate" in regard("recipe").out
 
 

@@ -71,7 +71,7 @@ def test_a_listed_comparison_has_names_and_common_overrides():
     assert [recipe.model.family for recipe in recipes.values()] == [
         "seq2seq", "seq2seq", "convs2s", "transformer",
     ]  # fmt: skip
-    assert recipes["one fixed vector"].model.attention == "none"
+    assert recipes["one fixed vector"].model.attention.kind == "none"
 
 
 @pytest.mark.parametrize(

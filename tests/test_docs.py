@@ -174,6 +174,7 @@ def test_every_key_of_a_recipe_is_on_the_reference_page() -> None:
     )
     from regard.decode.config import DecodeConfig
     from regard.inputs.text.config import TokensConfig
+    from regard.layers.short import short_fields
     from regard.models.families import CONFIGS
     from regard.train.config import StartConfig, TrainConfig
     from regard.vectors.recipe import (
@@ -186,8 +187,11 @@ def test_every_key_of_a_recipe_is_on_the_reference_page() -> None:
     page = (ROOT / "docs/recipes.md").read_text()
     for kind in (
         FileData, GrammarData, ToyData, TextData, PythonData, LabelledData, DigitsData, MixtureData,
-        PartData, TokensConfig, *CONFIGS.values(), StartConfig, TrainConfig,
+        PartData, TokensConfig, StartConfig, TrainConfig,
         DecodeConfig, SentencesData, WordsConfig, VectorsConfig, VectorsTrainConfig,
     ):  # fmt: skip
-        for key in kind.model_fields.keys() - {"family"}:
+        for key in kind.model_fields:
+            assert re.search(rf"`{key}[:`]", page), f"{kind.__name__}.{key}"
+    for kind in CONFIGS.values():
+        for key in short_fields(kind).keys() - {"family"}:
             assert re.search(rf"`{key}[:`]", page), f"{kind.__name__}.{key}"

@@ -137,7 +137,7 @@ def test_a_changed_byte_of_the_weights_is_a_changed_byte_wherever_it_is(tmp_path
 def test_a_changed_config_is_noticed_though_it_is_read_first(tmp_path):
     folder = model_of().save(tmp_path / "x")
     text = (folder / "config.json").read_text()
-    (folder / "config.json").write_text(text.replace('"regard": 1', '"regard":  1'))
+    (folder / "config.json").write_text(text.replace('"regard": 2', '"regard":  2'))
     with pytest.raises(InputError, match=r"config\.json: \d+ bytes instead of"):
         load(folder)
     (folder / "config.json").write_text(text.replace("gelu_tanh", "gelu_tanx"))

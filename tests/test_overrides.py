@@ -46,7 +46,7 @@ def test_on_the_command_line_keys_beat_its_size(caplog):
 def test_a_size_replaces_the_sizes_of_the_file_and_nothing_else(caplog):
     model = load("tiny/generate", ["model.size=mini"]).model
     assert sizes(model) == sizes(GPTConfig(size="mini"))
-    assert (model.positions, model.norm, model.bias) == ("rotary", "rms", False)
+    assert (model.positions.kind, model.norm, model.bias) == ("rotary", "rms", False)
     assert caplog.messages == [
         "model.size=mini replaces dim 192, heads 6, hidden 512 of tiny/generate.yaml"
     ]
@@ -55,7 +55,7 @@ def test_a_size_replaces_the_sizes_of_the_file_and_nothing_else(caplog):
 def test_even_the_size_that_the_file_names(caplog):
     model = load("tiny/translate", ["model.size=tiny"]).model
     assert model == TransformerConfig(size="tiny", tied="output")
-    assert caplog.messages == ["model.size=tiny replaces encoder_layers 1 of tiny/translate.yaml"]
+    assert caplog.messages == ["model.size=tiny replaces encoder.layers 1 of tiny/translate.yaml"]
 
 
 def test_what_a_size_gives_beside_numbers_is_replaced_too(caplog):
@@ -149,7 +149,7 @@ def test_a_run_of_a_size_is_resumed_as_it_began(regard, in_folder, caplog):
         ("train.max_length=4", "did you mean model.max_length or decode.max_length?"),
         ("model.d_model=4", "did you mean model.dim?"),
         ("model.num_layers=4",
-         "did you mean model.layers, model.encoder_layers or model.decoder_layers?"),
+         "did you mean model.layers?"),
         ("decode.num_beams=4", "did you mean decode.beam?"),
         ("random_seed=4", "did you mean seed?"),
         ("train.zzz=4", "`regard recipe --keys train` lists the keys of train"),

@@ -16,6 +16,7 @@ from regard.data.sources import pairs_of
 from regard.data.synthetic.grammar import corpus as grammar
 from regard.data.text.pairs import Pair
 from regard.errors import FoundProblems, InputError
+from regard.layers.short import with_value
 from regard.pipeline import Pipeline
 from regard.recipes.shelf import shipped
 from regard.runs.load import load
@@ -93,8 +94,8 @@ def test_precisions_are_named_and_known(pipeline: Pipeline, in_8_bits: Pipeline)
         ("hidden", 8, r"got decoder\.blocks\.0\.feed_forward\.\S+ of \(.*\), expected \S+ of \(8"),
         ("hidden", 10**12, r"expected decoder\.blocks\.0\.feed_forward\.\S+ of \(1000000000000"),
         ("hidden", 10**18, r"expected matrices below 2\^63 bytes"),
-        ("decoder_layers", 1000, r"got 1000 layers, expected what \d+ tensors can fill"),
-        ("decoder_layers", 3, r"got no decoder\.blocks\.2\.\S+, expected decoder\.blocks\.2\."),
+        ("decoder.layers", 1000, r"got 1000 layers, expected what \d+ tensors can fill"),
+        ("decoder.layers", 3, r"got no decoder\.blocks\.2\.\S+, expected decoder\.blocks\.2\."),
     ],
 )
 def test_weights_that_do_not_fit_are_refused_before_they_take_memory(
@@ -103,7 +104,7 @@ def test_weights_that_do_not_fit_are_refused_before_they_take_memory(
     from regard.checkpoint import run as checkpoint
 
     snapshot = pipeline._snapshot()
-    model = {**snapshot.config["model"], size: value}
+    model = with_value(snapshot.config["model"], size.split("."), value)
     wrong = dataclasses.replace(snapshot, config={**snapshot.config, "model": model})
     checkpoint.write_folder(tmp_path / "wrong", wrong)
     with pytest.raises(InputError, match=r"do not fit config\.json: .*" + said):

@@ -92,9 +92,9 @@ def test_in_8_bits_it_still_translates(run):
 
 def test_what_a_recurrence_does_not_have_is_refused(regard):
     recipe = ("train", "tiny/recurrent", "-o", "run")
-    is_refused(regard(*recipe, "model.heads=4"), "heads belongs to model.family: transformer")
+    is_refused(regard(*recipe, "model.heads=4"), "heads belongs to kind: attention")
     is_refused(
         regard(*recipe, "model.attention=hard"), "expected one of additive, dot, location, none"
     )
-    is_refused(regard(*recipe, "model.dim=15"), "model.dim")
+    is_refused(regard(*recipe, "model.dim=15"), "needs an even dim, got 15")
     is_refused(regard(*recipe, "task=generate"), "task: generate needs model.family: gpt")

@@ -125,4 +125,5 @@ def test_what_it_cannot_be_is_refused(regard):
     recipe = ("train", "tiny/rnn", "-o", "run")
     is_refused(regard(*recipe, "task=fill"), "task: fill needs model.family: bert, got rnn")
     is_refused(regard(*recipe, "model.cell=mamba"), "expected one of rnn, gru, gru_before, lstm")
-    is_refused(regard(*recipe, "model.dim=15"), "model.dim")
+    both = ("model.dim=15", "model.direction=both")
+    is_refused(regard(*recipe, *both), "needs an even dim, got 15")

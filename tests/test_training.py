@@ -373,6 +373,6 @@ def test_a_family_that_is_no_name_is_refused(family):
 def test_a_size_that_no_model_has_is_named_with_its_bound(layers, said):
     model = {"layers": layers}
     with pytest.raises(
-        InputError, match=rf"config\.json: layers: got {layers!r}, expected .*({said})"
+        InputError, match=rf"config\.json: decoder\.layers: got {layers!r}, expected .*({said})"
     ):
         parse_description({"regard": 1, "family": "gpt", "vocab": 5, "model": model})

@@ -14,6 +14,7 @@ from benchmarks.measure.limits import matrix_limit
 from benchmarks.measure.ours import in_precision
 from benchmarks.measure.results import Bar
 from benchmarks.measure.work import WorkFile
+from benchmarks.peers.work import flat
 from regard.cost.count import forward_flops
 from regard.models import ViTConfig
 from regard.models.meta_model import meta_model
@@ -45,9 +46,7 @@ class ImageWork(WorkFile):
     def flops(self) -> float:
         """FLOPs of one image."""
         config = self.config
-        patches = config.image[0] * config.image[1] // config.patch**2
-        length = patches + int(config.class_token)
-        return float(sum(forward_flops(meta_model(config), length).values()))
+        return float(sum(forward_flops(meta_model(config), config.max_length).values()))
 
 
 def random_images(model: dict[str, Any], count: int) -> npt.NDArray[np.float32]:
@@ -86,7 +85,7 @@ class Classify:
         setup(threads, 0)
         work = ImageWork.read(self.work)
         self.model = in_precision(read_model(Path(work.weights)).eval(), self.precision)
-        images = torch.from_numpy(random_images(work.model, max(IMAGES)))
+        images = torch.from_numpy(random_images(flat(work.model), max(IMAGES)))
         self.batches = {str(count): Dense(images[:count]) for count in IMAGES}
 
     def measure(self, case: str) -> float:
@@ -125,10 +124,10 @@ class TrainImages:
         height, width = work.config.image
         # The reader is unused, since pixels are given.
         task = ClassifyImages(Processor(ImageReader(height=height, width=width)))
-        source = Dense(torch.from_numpy(random_images(work.model, work.count)))
-        labels = torch.tensor(random_labels(work.model, work.count))
+        source = Dense(torch.from_numpy(random_images(flat(work.model), work.count)))
+        labels = torch.tensor(random_labels(flat(work.model), work.count))
         self.batch = Batch(source, Ragged(labels, (1,) * work.count), tuple(range(work.count)))
-        self.trainer = make_trainer(model, task, work.count * work.config.tokens, threads)
+        self.trainer = make_trainer(model, task, work.count * work.config.max_length, threads)
 
     def measure(self, case: str) -> float:
         """Run one step; returns the number of images."""

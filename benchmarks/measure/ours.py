@@ -285,6 +285,6 @@ def reader_config(tokens: int, *, quick: bool) -> TransformerConfig:
     """A config of the paper's base size for texts of so many tokens; only the encoder is used."""
     if quick:
         return TransformerConfig(
-            dim=64, heads=4, hidden=128, decoder_layers=1, norm_place="post", max_length=tokens
+            dim=64, heads=4, hidden=128, decoder={"layers": 1}, norm_place="post", max_length=tokens
         )
-    return TransformerConfig(size="base", decoder_layers=1, max_length=tokens)
+    return TransformerConfig(size="base", decoder={"layers": 1}, max_length=tokens)

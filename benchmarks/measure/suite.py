@@ -56,9 +56,7 @@ class Settings:
     def base(self) -> TransformerConfig:
         """The paper's base model, 6+6×512; a toy size if `quick`."""
         if self.quick:
-            return TransformerConfig(
-                dim=64, heads=4, hidden=128, encoder_layers=1, decoder_layers=1, norm_place="post"
-            )
+            return TransformerConfig(dim=64, heads=4, hidden=128, layers=1, norm_place="post")
         return TransformerConfig(size="base")
 
     @property
@@ -73,8 +71,7 @@ class Settings:
         """The sizes of MiniLM (6 layers) and its vocabulary size; a toy size if `quick`."""
         body = BertConfig(layers=6, dim=384, heads=12, hidden=1536, pooler="none", masked=False)
         if self.quick:
-            toy = {"layers": 2, "dim": 64, "heads": 4, "hidden": 256}
-            return body.model_copy(update=toy), 400
+            return body.changed(layers=2, dim=64, heads=4, hidden=256), 400
         return body, 30_522
 
     def corpus(self) -> Corpus:
@@ -100,7 +97,7 @@ def training_base(chosen: Settings) -> Experiment:
     config = chosen.base
     batches = corpus.batches(tokens, count)
     work = Work(config.model_dump(), corpus.source_vocab, corpus.target_vocab, batches, tokens)
-    sizes = f"{config.encoder_layers}+{config.decoder_layers}×{config.dim}"
+    sizes = f"{config.encoder.layers}+{config.decoder.layers}×{config.dim}"
     return _training(
         "training-base", f"Training, {sizes}, vocabulary {corpus.target_vocab:,}", work, chosen
     )

@@ -2,7 +2,7 @@
 
 In: a `Snapshot` of a training run. Out: `RUN/checkpoints/00001000/`, and the snapshot read back::
 
-    config.json           the format ("regard": 1), the family and the sizes of the model; "stored"
+    config.json           the format ("regard": 2), the family and the sizes of the model; "stored"
                           if the weights take fewer bits than 32 (`storage.py`)
     model.safetensors     the weights; a tied weight is stored once, its other names in the header
     tokenizer.json        text <-> ids
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from torch import Tensor  # torch is imported where tensors are read: listings need none
 
 T = TypeVar("T")
-FORMAT = 1
-"""Version of the folder's layout, under the key "regard" in `config.json`."""
+FORMATS = (1, 2)
+"""Versions of a model's config that can be read, under the key "regard" in `config.json`."""
 STORED = "stored"
 """The key of `config.json` that says how the weights are stored, if not in 32 bits."""
 
@@ -195,10 +195,10 @@ def read_tokenizer(folder: Path, manifest: Manifest | None = None, config: bytes
 def _read_config(folder: Path, manifest: Manifest, data: bytes = b"") -> dict[str, Any]:
     """The contents of `config.json`; refuses a folder of another layout version."""
     config: dict[str, Any] = _read_parsed(folder, manifest, CONFIG, parse_json, data)
-    if config.get("regard") != FORMAT:
+    if config.get("regard") not in FORMATS:
         got, what = config.get("regard", "nothing"), f'{folder / CONFIG}: "regard"'
         fix = "it was written by another version of regard; use that one"
-        raise InputError(what, got=got, expected=FORMAT, fix=fix)
+        raise InputError(what, got=got, expected=" or ".join(map(str, FORMATS)), fix=fix)
     return config
 
 
@@ -285,7 +285,7 @@ def write_checkpoint(folder: Path, snapshot: Snapshot) -> None:
 
 def _pack_snapshot(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     """Yield names and bytes of a checkpoint's files one by one, so that only one is in memory."""
-    yield CONFIG, to_json_bytes({"regard": FORMAT, **snapshot.config})
+    yield CONFIG, to_json_bytes({"regard": FORMATS[0], **snapshot.config})
     yield MODEL, _pack_tensors(snapshot.weights, snapshot.config.get(STORED, "fp32"))
     yield TOKENIZER, snapshot.tokenizer.encode()
     yield RECIPE, snapshot.recipe.encode()

@@ -1,4 +1,4 @@
-"""Counts what a model needs: parameters, FLOPs, activations, and the key-value cache.
+"""Counts the parameters and FLOPs of a model.
 
 A config or model of any family and the lengths of texts come in (source and target, or the only
 text); counts go out. No memory is allocated: `meta_model` builds the real model on the meta device,
@@ -7,17 +7,12 @@ whose tensors have shapes but no data.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
-
 from torch import nn
 
-from regard.kernels.cross_entropy import BLOCK
 from regard.layers import VocabularyHead
 from regard.layers.convolution_2d import Convolution2d
-from regard.layers.mlp import ACTIVATIONS
-from regard.models.config import BlocksConfig, EncoderConfig, ModelConfig
-from regard.models.families.images import ConvolutionalConfig
+from regard.layers.grid_config import Convolutions
+from regard.models.config import EncoderConfig, ModelConfig
 from regard.models.model import Model
 
 TRAINING = 3
@@ -140,9 +135,9 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
     parts = ("embed", "encoder", "decoder", "attention products", "task heads", "output")
     counts = dict.fromkeys(parts, 0)
     # The dense layers of a convolutional model are applied once to an image.
-    is_convolutional = isinstance(config, ConvolutionalConfig)
+    is_convolutional = isinstance(config.first, Convolutions)
     tokens = {"encoder": 1 if is_convolutional else lengths[0], "decoder": lengths[-1]}
-    tokens["embed"] = lengths[0] - getattr(config, "tokens_before", 0)  # patches
+    tokens["embed"] = lengths[0] - getattr(config.first.front, "tokens_before", 0)  # patches
     tokens |= _head_tokens(config, lengths[-1], targets)
     for name, module in model.named_modules():
         top = name.partition(".")[0]
@@ -181,109 +176,3 @@ def _head_tokens(config: ModelConfig, length: int, targets: int) -> dict[str, in
         "tags": length,
         "spans": length,
     }
-
-
-def activation_floats(config: ModelConfig, *lengths: int, targets: int | None = None) -> int:
-    """An estimate of the numbers stored for the backward pass of one example (activations).
-
-    Each sub-layer stores its input, the normalised input, and the dropout mask; attention also q,
-    k, v, its output twice (padded, and concatenated without padding), and one number per head and
-    query instead of the weights, which the fused kernel recomputes; the feed-forward its hidden
-    layer. Padding and the overhead of the allocator are not included.
-
-    Args:
-        config: The model config.
-        lengths: The number of tokens of source and target, or of the only text.
-        targets: The number of tokens in the loss; None: all tokens of the last text.
-    """
-    targets = lengths[-1] if targets is None else targets
-    floats = config.activation_floats(lengths, targets)
-    if floats is not None:
-        return floats
-    return _activations_of_blocks(cast(BlocksConfig, config), lengths, targets)
-
-
-def _activations_of_blocks(config: BlocksConfig, lengths: Sequence[int], targets: int) -> int:
-    """Computes `activation_floats` for stacks of blocks of attention and feed-forward."""
-    dim, dropout_dim = config.dim, config.dim if config.dropout else 0
-    keys_values = 2 * _kv_dim(config)
-    inputs = dim if config.norm == "none" else 2 * dim  # x, norm(x)
-    queries = config.heads * config.head_width
-    attention = inputs + 3 * queries + dropout_dim + config.heads  # q, and the output twice
-    if config.query_key_norm:
-        # q and k before their norm (k together with v, as they are computed together), and after
-        # it, before they are padded
-        attention += 2 * queries + keys_values + keys_values // 2
-    feed_forward = inputs + dropout_dim + _hidden_copies(config) * config.hidden
-    if not getattr(config, "feed_forward", True):
-        feed_forward = 0
-    # the embedding's dropout; the output of the stack and its norm
-    end_floats = dropout_dim + 2 * dim
-    end_floats += dim if config.embedding_norm else 0
-    self_weights, cross = _stored_weights(config)
-    masks = getattr(config, "masked", False)
-    # the input of the loss; for masked tokens also W x, f(W x) and its norm
-    total = targets * dim * (4 if masks else 1)
-    for _, layers, tokens, memory in config.stack_inputs(lengths):
-        linear = tokens * (layers * (attention + keys_values + feed_forward) + end_floats)
-        total += linear + self_weights * layers * tokens**2
-        if memory:
-            total += layers * (tokens * attention + memory * keys_values + cross * tokens * memory)
-    return total
-
-
-def loss_floats(config: ModelConfig, vocab: int, targets: int) -> int:
-    """Additional numbers for the loss of a batch: a block of logits, and twice W's gradient."""
-    return min(BLOCK, targets) * vocab + 2 * vocab * config.dim
-
-
-def cache_floats(config: ModelConfig, *, rows: int, length: int, source: int = 0) -> int:
-    """The exact number of values in the key-value cache of one text; 0 for an encoder alone.
-
-    Args:
-        config: The model config.
-        rows: The number of hypotheses (the beam).
-        length: The maximal number of tokens of a hypothesis.
-        source: The number of tokens of the source, whose keys and values all hypotheses share.
-    """
-    floats = config.state_floats(rows, length, source)
-    if floats is not None:
-        return floats
-    inputs = config.stack_inputs((source, length)[-1 - config.has_target :])
-    width = _kv_dim(cast(BlocksConfig, config))
-    return sum(
-        layers * 2 * width * (rows * tokens + memory)
-        for stack, layers, tokens, memory in inputs
-        if stack == "decoder"
-    )
-
-
-def _kv_dim(config: BlocksConfig) -> int:
-    """The width of the keys, and of the values, of a token."""
-    return (config.kv_heads or config.heads) * config.head_width
-
-
-def _hidden_copies(config: BlocksConfig) -> int:
-    """The number of vectors of hidden width that the feed-forward stores per token."""
-    _, gated = ACTIVATIONS[config.activation]
-    dropout = config.dropout if config.hidden_dropout is None else config.hidden_dropout
-    # gated: W_1 x, f(W_1 x), W_3 x and their product; with dropout the mask, too, and the product
-    # after dropout in place of the one before it
-    if gated:
-        return 5 if dropout else 4
-    if dropout:  # what the backward pass of f needs, the dropout mask, and the dropped-out output
-        return 3
-    return 1 if config.activation == "relu" else 2  # ReLU needs only its output, GELU its input
-
-
-def _stored_weights(config: BlocksConfig) -> tuple[int, int]:
-    """Numbers stored per query and key in self- and in cross-attention: 0 for a fused kernel."""
-    # with dropout the weights, the mask and the dropped-out weights
-    weights = config.heads * (3 if config.attention_dropout else 1)
-    if config.score == "additive":  # tanh(W q + U k)
-        weights += config.dim
-        return weights, weights
-    if config.attention_dropout:
-        return weights, weights
-    # Self-attention with a learned bias (T5's buckets) does not use the fused kernel.
-    return (weights if config.positions == "buckets" else 0), 0

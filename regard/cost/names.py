@@ -148,7 +148,7 @@ def published_recipe(name: str, published: PublishedModel, overrides: Sequence[s
     batch = EXAMPLES_PER_BATCH * sum(published.lengths)
     train = {"batch_tokens": batch, "accumulate": max(1, published.step_tokens // batch)}
     values = {
-        "version": 1,
+        "version": recipes.VERSION,
         "task": FAMILIES[published.model["family"]].task,
         "data": {"kind": "none"},
         "tokens": {"kind": "bpe", "vocab": published.vocab},
@@ -171,7 +171,10 @@ def lengths_of(
     """
     config, longest = recipe.model, recipe.model.max_length
     if length is not None:
-        if getattr(config, "positions", None) == "learned" and length > longest:
+        if (
+            getattr(getattr(config.first, "positions", None), "kind", None) == "learned"
+            and length > longest
+        ):
             raise InputError("length", got=length, expected=f"at most {longest}")
         return (length,) * (1 + config.has_target)
     if not config.has_target:
@@ -182,9 +185,9 @@ def lengths_of(
 
 def targets_of(config: ModelConfig, lengths: Sequence[int]) -> int:
     """The number of tokens of an example whose logits are computed in training."""
-    if config.has_grid:
+    if hasattr(config.first, "grid"):
         return 1
-    if config.shape == "encoder":
+    if "decoder" not in config.sides:
         return max(1, round(MASKED_SHARE * lengths[0]))
     return lengths[-1]
 

@@ -21,13 +21,11 @@ import torch
 from regard.cost.count import (
     TRAINING,
     VOCABULARY_PARTS,
-    activation_floats,
-    cache_floats,
     forward_flops,
-    loss_floats,
     parameters,
     shared_parts,
 )
+from regard.cost.formulas import activation_floats, cache_floats, loss_floats
 from regard.cost.names import (
     RECIPES,
     Budget,
@@ -164,11 +162,11 @@ class Plan:
         model, tokens, length = self.recipe.model, self.recipe.train.batch_tokens, sum(self.lengths)
         targets = targets_of(model, self.lengths)
         example = activation_floats(model, *self.lengths, targets=targets)
+        memory = {part: count * self.total for part, count in BYTES_PER_PARAMETER.items()}
+        if example is None:  # no formula for a part of this model
+            return memory
         loss = loss_floats(model, self.vocab, tokens * targets // length)
-        return {
-            **{part: bytes_each * self.total for part, bytes_each in BYTES_PER_PARAMETER.items()},
-            "activations": BYTES * (example * tokens // length + loss),
-        }
+        return memory | {"activations": BYTES * (example * tokens // length + loss)}
 
     @property
     def rows(self) -> int:
@@ -269,8 +267,8 @@ class Plan:
     def _input_line(self) -> str:
         """A line about the input of the model: vocabulary and lengths, or image size."""
         model: Any = self.recipe.model
-        if model.has_grid:
-            return f"{model.reads} of {model.image_summary}: {self.lengths[0]:,} tokens"
+        if hasattr(model.first, "grid"):
+            return f"{model.reads} of {model.first.front.image_summary}: {self.lengths[0]:,} tokens"
         shared = " for both sides" if self.recipe.tokens.shared else " for each side"
         sides = shared if model.has_target else ""
         source, target = self.lengths[0], self.lengths[-1]

@@ -14,6 +14,7 @@ from regard.errors import InputError
 from regard.hub.kind import HubFormat
 from regard.hub.needs import override
 from regard.hub.tables import KINDS
+from regard.layers.short import STRUCTURE, short_fields
 from regard.models import FAMILIES
 from regard.models.families import CONFIGS
 from regard.tasks.specs import TASKS
@@ -85,7 +86,9 @@ def _fix_advice(config: Any, kind_name: str | None, *, separate: bool) -> str | 
         similar_config = _as_family(config, family)
         closest_kind = _fewest_obstacles(_kinds_of(family, kind_name), similar_config)
         assert closest_kind is not None  # similar families have kinds
-    changes += {need.key: need.wanted for need in closest_kind.obstacles(similar_config)}.values()
+    changes += {
+        need.key: need.wanted(similar_config) for need in closest_kind.obstacles(similar_config)
+    }.values()
     changes += [override("tokens.shared", value=True)] if separate else []
     other_option = "" if kind_name or separate else _other_library_option(config)
     kind = closest_kind.name
@@ -111,7 +114,8 @@ def _similar_families(config: Any, kind_name: str | None) -> list[str]:
         name
         for name in dict.fromkeys(kind.family for kind in KINDS.values())
         if _kinds_of(name, kind_name)
-        and (CONFIGS[name].reads, CONFIGS[name].shape) == (config.reads, config.shape)
+        and CONFIGS[name].reads == config.reads
+        and CONFIGS[name]().sides.keys() == config.sides.keys()
     ]
     default_family = TASKS[FAMILIES[config.family].task].family
     return sorted(families, key=lambda name: name != default_family)
@@ -119,9 +123,13 @@ def _similar_families(config: Any, kind_name: str | None) -> list[str]:
 
 def _as_family(config: Any, family: str) -> Any:
     """The config that a recipe has after `model.family=…`: the settings that both families have."""
-    fields = CONFIGS[family].model_fields.keys() - {"family", "size", "max_length"}
-    settings = config.model_dump(exclude_defaults=True).items()
-    values = {"family": family} | {key: value for key, value in settings if key in fields}
+    fields = short_fields(CONFIGS[family]).keys() - {*STRUCTURE, "max_length"}
+    values = {"family": family}
+    for path, statement in config.written().items():
+        if path[-1] in fields:
+            values[str(path[-1])] = statement.value
+    unused = {path[0] for path in CONFIGS[family].resolve(values).unused}
+    values = {key: value for key, value in values.items() if key not in unused}
     try:
         return CONFIGS[family].model_validate(values)
     except ValidationError:  # such as a width that the usual number of heads does not divide

@@ -29,7 +29,8 @@ def state_for(kind: HubFormat, model: Model) -> dict[str, Tensor]:
         kind: A kind that fits the model.
         model: A model of its family.
     """
-    state, positions = dict(model.state_dict()), getattr(model.config, "positions", None)
+    state, scheme = dict(model.state_dict()), getattr(model.config.first, "positions", None)
+    positions = None if scheme is None else scheme.kind
     if positions == "sinusoidal_2d":
         state |= {n: t for n, t in model.named_buffers() if n.endswith("positions.table")}
     if kind.halves and positions == "sinusoidal":

@@ -21,7 +21,7 @@ from regard.hub.images import FILE
 from regard.inputs.reader import READERS
 from regard.inputs.text.config import TokensConfig
 from regard.models import FAMILIES, Model
-from regard.recipes.recipe import Recipe
+from regard.recipes.recipe import VERSION, Recipe
 from regard.runtime.files import read_json, reporting, temporary_beside
 from regard.tasks.specs import TASKS
 from regard.train.config import TrainConfig
@@ -49,7 +49,7 @@ def recipe_of(
     """
     length, paired = config.max_length, config.has_target
     return Recipe(
-        version=1,
+        version=VERSION,
         task=_task_of(config),
         data=NoData(),
         tokens=TokensConfig(shared=len(set(vocabularies)) == 1),

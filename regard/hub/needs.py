@@ -11,6 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from regard.layers.config import WritingStack
+from regard.layers.short import short_fields, values_of
+
 
 @dataclass(frozen=True)
 class Need:
@@ -23,19 +26,60 @@ class Need:
     """Whether this is required of a config; None: of every config."""
 
     def is_met(self, config: Any) -> bool:
-        """Whether a config has one of the values, or does not need to."""
+        """Whether all parts of a config have one of the values, or do not need to."""
         if self.when is not None and not self.when(config):
             return True
-        return getattr(config, self.key) in self.values
+        return all(value in self.values for value in self._settings(config))
+
+    def _settings(self, config: Any) -> list[Any]:
+        """The values of the setting in all parts; its default if only other kinds have it."""
+        settings = [getattr(value, "kind", value) for _, value in values_of(config, self.key)]
+        field = short_fields(type(config)).get(self.key)
+        return settings if settings or field is None else [field.default]
 
     def got(self, config: Any) -> str:
         """The setting as it is, as an override of a recipe: `model.norm=rms`."""
-        return override(f"model.{self.key}", getattr(config, self.key))
+        value = next(value for value in self._settings(config) if value not in self.values)
+        return override(f"model.{self.key}", value)
 
-    @property
-    def wanted(self) -> str:
+    def wanted(self, config: Any) -> str:
         """The recommended setting, as an override of a recipe."""
+        del config
         return override(f"model.{self.key}", self.values[0])
+
+
+class StandardBlocks(Need):
+    """Blocks of self-attention, cross-attention in a decoder with a memory, and a feed-forward."""
+
+    def is_met(self, config: Any) -> bool:
+        """Whether all stacks of a config have such blocks."""
+        return not self._others(config)
+
+    def _others(self, config: Any) -> dict[str, Any]:
+        """The sides with other blocks: name -> config."""
+        others = {}
+        for name, side in config.sides.items():
+            kinds = tuple(part.kind for part in side.block)
+            named = any(part.name or part.scale != 1 or part.norm_place for part in side.block)
+            if named or kinds != self._usual(side):
+                others[name] = side
+        return others
+
+    def _usual(self, side: Any) -> tuple[str, ...]:
+        """The kinds of sub-layers that a side should have."""
+        cross = ("cross_attention",) if isinstance(side, WritingStack) else ()
+        return ("attention", *cross, "feed_forward")
+
+    def got(self, config: Any) -> str:
+        """The sub-layers of these sides."""
+        blocks = {name: [part.part for part in side.block]
+                  for name, side in self._others(config).items()}  # fmt: skip
+        return ", ".join(override(f"model.{name}.block", tuple(b)) for name, b in blocks.items())
+
+    def wanted(self, config: Any) -> str:
+        """The usual sub-layers of these sides."""
+        sides = self._others(config).items()
+        return " ".join(override(f"model.{name}.block", self._usual(side)) for name, side in sides)
 
 
 def override(key: str, value: Any) -> str:
@@ -60,12 +104,5 @@ def fixed(**values: Any) -> tuple[Need, ...]:
     return tuple(Need(key, (value,)) for key, value in values.items())
 
 
-BLOCKS = fixed(
-    sublayers=("self_attention", "feed_forward"),
-    scales={},
-    norm_places={},
-    block_norm=False,
-    grid_window=None,
-    grid_bias="none",
-)
+BLOCKS = (StandardBlocks("block", ()), *fixed(block_norm=False))
 """What all models of transformers require: blocks with the structure of published models."""

@@ -68,7 +68,7 @@ def write(
         raise InputError(f"export to {kind}", got="a model of text", expected="one of images")
     _check_sides(model, vocabulary)
     ids = {} if vocabulary is None else roles_of(vocabulary)
-    if model.config.shape == "encoder":
+    if "decoder" not in model.config.sides:
         write_model(model, folder, **ids)
     else:
         roles = (ids or _ids_without_tokenizer(model, decode)) | roles_in(decode)

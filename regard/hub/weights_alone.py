@@ -117,7 +117,7 @@ def _table(config: ViTConfig) -> Table:
         *same("feed_forward.into", "1.fn.fn.net.0"),
         *same("feed_forward.out", "1.fn.fn.net.2"),
     ]
-    table = (1, config.tokens, config.dim)
+    table = (1, config.max_length, config.dim)
     rules = [
         Rule(("embed.first",), ("cls_token",), shape=(1, 1, config.dim)),
         Rule(("encoder.positions.table",), ("pos_embedding",), shape=table),

@@ -4,170 +4,40 @@
     pre-norm (in practice):  x = x + dropout(sublayer(norm(x))),  and one more norm at the top
     inside (Swin-V2):        x = x + dropout(norm(sublayer(x)))
 
-A block applies its sub-layers in order: self-attention, cross-attention if there is a memory (an
-encoder's output), and a feed-forward, unless its `BlockShape` names others. Packed tokens
-(tokens, dim) go in, and the same shape comes out.
+A block applies its sub-layers in the order of its config: usually self-attention, cross-attention
+if there is a memory (an encoder's output), and a feed-forward. Packed tokens (tokens, dim) go in,
+and the same shape comes out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, cast
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from regard.errors import InputError
 from regard.kernels.dropout import Dropout, drop_rows
 from regard.layers.attention import Attention
-from regard.layers.context import Context, Memory
-from regard.layers.convolution import Convolution, GatedConvolution
+from regard.layers.build import grid_window, make_norm, make_positions, make_sublayers
+from regard.layers.config import StackConfig, Sublayer
+from regard.layers.context import Context, Memory, make_context
+from regard.layers.fronts.front import Front
 from regard.layers.layout import Layout, Windows
 from regard.layers.mixer import Mixer
-from regard.layers.mlp import FeedForward
-from regard.layers.norms import norm
-from regard.layers.positions import Positions
-from regard.layers.recurrent import Recurrent
-from regard.layers.relative import RelativeBias, RelativeBiasNet
 from regard.layers.state import KVCache, RecurrentState
-
-NORM_PLACES = ("pre", "post", "inside")
-
-
-@dataclass(frozen=True)
-class BlockShape:
-    """The settings that all blocks of a stack share.
-
-    Those that are keys of a recipe's `model` are explained in `regard.models.config.BlocksConfig`.
-    """
-
-    dim: int
-    heads: int
-    hidden: int
-    kv_heads: int | None = None
-    head_dim: int | None = None
-    activation: str = "relu"
-    norm: str = "layer"
-    norm_place: str = "pre"
-    norm_places: Mapping[str, str] = field(default_factory=dict)
-    norm_epsilon: float | None = None
-    score: str = "scaled_dot"
-    dropout: float = 0.0
-    drop_path: float = 0.0
-    hidden_dropout: float = 0.0
-    attention_dropout: float = 0.0
-    bias: bool = True
-    attention_bias: str | None = None
-    query_key_norm: bool = False
-    sublayers: Sequence[str] = ("self_attention", "feed_forward")
-    feed_forward: bool = True
-    """False for blocks of attention alone."""
-    block_norm: bool = False
-    causal: bool = False
-    """Whether a convolution sees past tokens only; attention gets this from the mask."""
-    kernel: int = 31
-    convolution_norm: str = "layer"
-    cell: str = "gru"
-    """The cell of a recurrent sub-layer: `rnn`, `gru`, `gru_before` or `lstm`."""
-    direction: str = "forward"
-    """How a recurrent sub-layer reads: `forward`, `backward`, `both` or `apart`."""
-    grid_window: int | None = None
-    grid_bias: str = "none"
-    scales: Mapping[str, float] = field(default_factory=dict)
-    layer_scale: float | None = None
-    """First value of a learned factor for each feature of a sub-layer's output; None: none."""
-    residual: bool = True
-
-    def make_norm(self) -> nn.Module:
-        """Builds a norm over the dim features of a token."""
-        return norm(self.norm, self.dim, self.norm_epsilon)
+from regard.layers.tap.tap import Tap
 
 
-class Sublayer(NamedTuple):
-    """One of a block's sub-layers: where it and its norm are stored, and how they are applied."""
+class Step(NamedTuple):
+    """How a block applies one sub-layer: where it and its norm are stored, and their settings."""
 
     part: str  # the block's attribute that holds the sub-layer
     norm: str  # the attribute that holds its norm
-    norm_place: str  # one of NORM_PLACES
+    norm_place: str  # pre, post or inside
     scale: float  # factor on the sub-layer's output
     gain: str | None  # the attribute that holds a learned factor for each feature
-
-
-def sublayers(shape: BlockShape, name: str, *, cross: bool = False) -> dict[str, Mixer]:
-    """Builds the sub-layers of one block: name -> module, in order.
-
-    Args:
-        shape: The block's settings.
-        name: The block's name, such as `decoder.2`.
-        cross: Whether the block attends to a memory.
-    """
-    names = [part for part in shape.sublayers if cross or not part.endswith("cross_attention")]
-    if not shape.feed_forward:
-        names = [part for part in names if not part.endswith("feed_forward")]
-    if cross and not any(part.endswith("cross_attention") for part in names):
-        feed_forward = names[-1:] if names[-1].endswith("feed_forward") else []
-        names = [*names[: len(names) - len(feed_forward)], "cross_attention", *feed_forward]
-    return {part: _make_mixer(shape, f"{name}.{part}") for part in names}
-
-
-def _make_mixer(shape: BlockShape, name: str) -> Mixer:
-    """Builds one sub-layer; the end of its name says which kind."""
-    if name.endswith("recurrent"):
-        return Recurrent(
-            shape.dim, name, cell=shape.cell, direction=shape.direction, bias=shape.bias
-        )
-    if name.endswith("gated_convolution"):
-        return GatedConvolution(
-            shape.dim, name, kernel=shape.kernel, causal=shape.causal, bias=shape.bias
-        )
-    if name.endswith("convolution"):
-        return Convolution(
-            shape.dim,
-            name,
-            kernel=shape.kernel,
-            norm_kind=shape.convolution_norm,
-            causal=shape.causal,
-            bias=shape.bias,
-        )
-    if name.endswith("attention"):
-        return _make_attention(shape, name)
-    if name.endswith("feed_forward"):
-        return FeedForward(
-            shape.dim,
-            shape.hidden,
-            shape.activation,
-            shape.hidden_dropout,
-            bias=shape.bias,
-            name=name,
-        )
-    raise InputError(
-        "a sub-layer",
-        got=name.rpartition(".")[2],
-        expected="a name that ends in self_attention, cross_attention, convolution, recurrent or "
-        "feed_forward",
-    )
-
-
-def _make_attention(shape: BlockShape, name: str) -> Attention:
-    """Builds an attention layer, with a learned bias by relative position if it has windows."""
-    cross, bias = name.endswith("cross_attention"), None
-    if shape.grid_bias != "none" and shape.grid_window and not cross:
-        kind = RelativeBiasNet if shape.grid_bias == "net" else RelativeBias
-        bias = kind(shape.heads, shape.grid_window)
-    return Attention(
-        shape.dim,
-        shape.heads,
-        name.removesuffix("_attention"),
-        kv_heads=shape.kv_heads,
-        cross=cross,
-        score=shape.score,
-        dropout=shape.attention_dropout,
-        head_dim=shape.head_dim,
-        bias=shape.attention_bias or shape.bias,
-        query_key_norm=(shape.norm_epsilon or 1e-6) if shape.query_key_norm else 0.0,
-        score_bias=bias,
-    )
 
 
 class Block(nn.Module):
@@ -177,52 +47,47 @@ class Block(nn.Module):
     stored under the first word of that name and `_norm`, such as `self_norm`.
 
     Args:
-        shape: The block's settings.
+        config: The settings of the stack.
         name: The block's name, such as `decoder.2`.
         parts: Name -> sub-layer, in order.
-        scales: Factors on the outputs of sub-layers, by name (default: `shape.scales`, then 1).
+        drop_path: Probability that an example skips a sub-layer in training.
 
     Example:
         >>> import torch
-        >>> from regard.layers import plain_context
-        >>> shape = BlockShape(dim=8, heads=2, hidden=12)
-        >>> block = Block(shape, "encoder.0", sublayers(shape, "encoder.0"))
+        >>> from regard.layers import SequenceStack, make_sublayers, plain_context
+        >>> config = SequenceStack(dim=8, heads=2, hidden=12)
+        >>> block = Block(config, "encoder.0", make_sublayers(config, "encoder.0"))
         >>> block(torch.randn(5, 8), plain_context((2, 3))).shape     # sequences of 2 and 3 tokens
         torch.Size([5, 8])
     """
 
     def __init__(
         self,
-        shape: BlockShape,
+        config: StackConfig,
         name: str,
         parts: Mapping[str, Mixer],
         *,
-        scales: Mapping[str, float] | None = None,
+        drop_path: float = 0.0,
     ) -> None:
         super().__init__()
-        self.name, self.input_width, self.residual = name, shape.dim, shape.residual
+        self.name, self.input_width, self.residual = name, config.dim, config.residual
         self._last_site = f"{name}.residual"
-        self.order: list[Sublayer] = []
+        self.order: list[Step] = []
+        settings = {sublayer.part: sublayer for sublayer in config.block}
         for part, mixer in parts.items():
             norm_name = part.partition("_")[0] + "_norm"
-            if norm_name in self._modules or norm_name == "block_norm":
-                raise InputError(
-                    f"{name}.{part}",
-                    got=f"a second sub-layer whose norm is {norm_name}",
-                    expected="names that differ in their first word, as first_feed_forward",
-                )
-            setattr(self, norm_name, shape.make_norm())
+            setattr(self, norm_name, make_norm(config))
             setattr(self, part, mixer)
-            scale = (scales or shape.scales).get(part, 1.0)
-            norm_place = shape.norm_places.get(part, shape.norm_place)
+            sublayer = settings.get(part, Sublayer(kind=part))
             gain = None
-            if shape.layer_scale is not None:
+            if config.layer_scale is not None:
                 gain = part.partition("_")[0] + "_gain"
-                setattr(self, gain, nn.Parameter(torch.full((shape.dim,), shape.layer_scale)))
-            self.order.append(Sublayer(part, norm_name, _check_norm_place(norm_place), scale, gain))
-        self.block_norm = shape.make_norm() if shape.block_norm else None
-        self.dropout = Dropout(shape.dropout)
-        self.drop_path = shape.drop_path
+                setattr(self, gain, nn.Parameter(torch.full((config.dim,), config.layer_scale)))
+            norm_place = sublayer.norm_place or config.norm_place
+            self.order.append(Step(part, norm_name, norm_place, sublayer.scale, gain))
+        self.block_norm = make_norm(config) if config.block_norm else None
+        self.dropout = Dropout(config.dropout)
+        self.drop_path = drop_path
 
     def mixers(self) -> list[Mixer]:
         """The sub-layers, in order."""
@@ -258,46 +123,37 @@ class Block(nn.Module):
         return ctx.visit(self._last_site, x)
 
 
-def _check_norm_place(norm_place: str) -> str:
-    """Returns `norm_place`; raises InputError if it is not one of `NORM_PLACES`."""
-    if norm_place not in NORM_PLACES:
-        raise InputError("norm_place", got=norm_place, expected=f"one of {', '.join(NORM_PLACES)}")
-    return norm_place
-
-
 class Stack(nn.Module):
     """Blocks applied one after another; all of them share one position scheme.
 
     Args:
-        shape: The settings of every block.
-        layers: Number of blocks.
+        config: The settings of the stack.
         name: `encoder` or `decoder`.
-        positions: The position scheme.
-        cross: Whether the blocks attend to a memory.
-        final_norm: Whether a norm follows the last block (pre-norm needs one).
+        causal: Whether tokens see earlier tokens only. Attention gets this from the mask;
+            convolutions and relative positions need to know it.
+        memory_dim: Width of the memory that cross-attentions attend to; None: there is none.
     """
 
     def __init__(
         self,
-        shape: BlockShape,
-        layers: int,
+        config: StackConfig,
         name: str,
-        positions: Positions,
         *,
-        cross: bool = False,
-        final_norm: bool = True,
+        causal: bool = False,
+        memory_dim: int | None = None,
     ) -> None:
         super().__init__()
-        self.name, self.width, self.positions = name, shape.dim, positions
-        self.input_width = shape.dim
-        self.blocks = nn.ModuleList(
-            [
-                Block(settings, f"{name}.{i}", sublayers(settings, f"{name}.{i}", cross=cross))
-                for i, settings in enumerate(_block_shapes(shape, layers))
-            ]
-        )
-        self.final_norm = shape.make_norm() if final_norm else nn.Identity()
-        self.grid_window = shape.grid_window
+        self.name, self.width, self.input_width = name, config.dim, config.dim
+        self.reach, self.grid_window = config.reach, grid_window(config)
+        self.positions = make_positions(config, causal=causal)
+        blocks, top = [], max(1, config.layers - 1)
+        for i in range(config.layers):
+            parts = make_sublayers(config, f"{name}.{i}", causal=causal, memory_dim=memory_dim)
+            # drop_path rises linearly from 0 in the first block to its maximum in the last
+            block = Block(config, f"{name}.{i}", parts, drop_path=config.drop_path * i / top)
+            blocks.append(block)
+        self.blocks = nn.ModuleList(blocks)
+        self.final_norm = make_norm(config) if config.has_final_norm else nn.Identity()
         for kind in (self._cached_attentions(), self._stateful_mixers()):
             for slot, mixer in enumerate(kind):
                 mixer.slot = slot
@@ -350,6 +206,19 @@ class Stack(nn.Module):
         projected = {layer.name: layer.project_memory(memory) for layer in crosses}
         return Memory(memory.x, memory.layout, projected)
 
+    def read(self, front: Front, source: Any, tap: Tap | None = None) -> Memory:
+        """The vectors of an input's tokens, each of which sees all others, with their layout.
+
+        Args:
+            front: What makes vectors of the input.
+            source: The `Input` of the front.
+            tap: Records or edits activations.
+        """
+        layout = front.layout(source)
+        ctx = make_context(layout, self.positions, window=self.reach, causal=False, tap=tap)
+        x = front.read(source, ctx)  # (tokens, dim)
+        return Memory(self(ctx.visit(f"{self.name}.embedding", x), ctx), ctx.layout)
+
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """(tokens, dim) -> (tokens, dim)."""
         ctx.check(self, x)
@@ -380,11 +249,3 @@ class Stack(nn.Module):
     def layout(self, before: Layout) -> Layout:
         """The layout of the output: the same as that of the input."""
         return before
-
-
-def _block_shapes(shape: BlockShape, layers: int) -> list[BlockShape]:
-    """The settings of each block: drop_path rises linearly from 0 in the first to its maximum."""
-    if not shape.drop_path:
-        return [shape] * layers
-    top = max(1, layers - 1)
-    return [replace(shape, drop_path=shape.drop_path * i / top) for i in range(layers)]

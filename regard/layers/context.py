@@ -6,7 +6,9 @@ calls.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any, Protocol
 
 import torch
@@ -159,3 +161,28 @@ def make_context(
         query_lengths=None if even else layout.lengths,
     )
     return Context(layout, positions, mask, scheme, cache=cache, **further_fields)
+
+
+def plain_context(
+    lengths: Sequence[int], *, causal: bool = False, tap: Tap | None = None
+) -> Context:
+    """A Context for sequences of these lengths, to call a single layer.
+
+    Raises:
+        InputError: The lengths are no whole numbers.
+
+    Example:
+        >>> plain_context((2, 3)).layout.longest
+        3
+    """
+    try:
+        numbers = [index(length) for length in lengths]
+    except TypeError:
+        numbers = [-1]
+    if min(numbers, default=0) < 0:
+        expected = "the number of tokens of each sequence, such as (2, 3)"
+        raise InputError("lengths", got=lengths, expected=expected)
+    layout = Layout(numbers)
+    even = None if layout.even else layout.lengths
+    mask = Mask(causal=causal, key_lengths=even, query_lengths=even)
+    return Context(layout, layout.positions, mask, Positions(), tap=tap)

@@ -24,11 +24,13 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.kernels.linear import linear
 from regard.layers.attention import Attention
-from regard.layers.block import Block, BlockShape
+from regard.layers.block import Block
+from regard.layers.config import SequenceStack
 from regard.layers.context import Context, Memory
 from regard.layers.layout import Layout
 from regard.layers.mixer import Mixer
 from regard.layers.recurrent import GateHook, Gates, Recurrent, cell_step, gates_of, no_edit
+from regard.layers.recurrent_config import AttentiveContext
 from regard.layers.tap.tap import Tap
 
 ContextFunction = Callable[[list[Tensor]], Tensor]
@@ -39,14 +41,12 @@ class AttentionCell(Block):
     """One recurrent decoder layer that gets a context vector with each token.
 
     Args:
-        shape: The layer's settings; `score` is the attention's score function.
+        config: The settings of the recurrent layers.
         name: The layer's name, such as `decoder.0`.
-        attends: Whether it attends to the memory before each token. If not, the context is the
-            same for every token: one vector of the whole source, the last entry of the cache's
-            `states` (Cho et al. 2014).
-        last_word: Whether the query is [s_{t-1}; y_{t-1}], not s_{t-1} alone.
-        hard: Whether a token attends to one source token only; `sampled`: in training to one that
-            is drawn from the softmax.
+        memory_dim: Width of the memory, and so of the context vectors.
+        attention: How it attends to the memory before each token. None: the context is the same
+            for every token, one vector of the whole source, the last entry of the cache's `states`
+            (Cho et al. 2014).
         memory_positions: Number of source positions that the score `location` has a vector for.
     """
 
@@ -55,38 +55,38 @@ class AttentionCell(Block):
 
     def __init__(
         self,
-        shape: BlockShape,
+        config: SequenceStack,
         name: str,
         *,
-        attends: bool,
-        last_word: bool = False,
-        hard: bool | str = False,
+        memory_dim: int,
+        attention: AttentiveContext | None,
         memory_positions: int = 0,
     ) -> None:
         parts: dict[str, Mixer] = {}
-        if attends:
+        dim, cell = config.dim, "gru" if config.recurrent is None else config.recurrent.cell
+        if attention is not None:
             parts["cross_attention"] = Attention(
-                shape.dim,
+                dim,
                 heads=1,
                 name=f"{name}.cross",
                 cross=True,
-                score=shape.score,
+                score=attention.kind,
                 bias=False,  # W and U of the equation have none
-                memory_dim=shape.dim,
+                memory_dim=memory_dim,
                 values="memory",
-                query_dim=2 * shape.dim if last_word else None,
+                query_dim=2 * dim if attention.last_word else None,
                 memory_positions=memory_positions,
-                hard=hard,
+                hard=attention.hard_attention,
             )
-        parts["recurrent"] = Recurrent(
-            shape.dim, f"{name}.recurrent", cell=shape.cell, beside=shape.dim
-        )
-        super().__init__(shape, name, parts)
-        self.dim, self.attends, self.last_word = shape.dim, attends, last_word
-        self._is_soft_additive = attends and shape.score == "additive" and not hard
+        parts["recurrent"] = Recurrent(dim, f"{name}.recurrent", cell=cell, beside=memory_dim)
+        super().__init__(config, name, parts)
+        self.dim, self.widths, self.attends = dim, (dim, memory_dim), attention is not None
+        self.last_word = attention is not None and attention.last_word
+        soft = attention is not None and not attention.hard_attention
+        self._is_soft_additive = soft and attention is not None and attention.kind == "additive"
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """y (tokens, dim) -> s and c concatenated, (tokens, 2 · dim).
+        """y (tokens, dim) -> s and c concatenated, (tokens, dim + memory_dim).
 
         `ctx` needs a memory, and a cache with the states before the first of these tokens.
         """
@@ -145,7 +145,7 @@ class AttentionCell(Block):
         weight, bias = cells.weight_ih_l0, cells.bias_ih_l0
         if layout.longest == 1 and layout.even and torch.is_inference_mode_enabled():
             return lambda _, context: linear(torch.cat((x, context), 1), weight, bias)
-        of_y, of_c = (w.contiguous() for w in weight.split(self.dim, 1))
+        of_y, of_c = (w.contiguous() for w in weight.split(self.widths, 1))
         from_y = layout.pad(F.linear(x, of_y, bias)).unbind(1)  # (batch, gates · dim) of each time
         return lambda time, context: from_y[time] + F.linear(context, of_c)
 

@@ -10,17 +10,12 @@ import torch
 from torch import Tensor
 
 from regard.inputs.arrays import Ragged
-from regard.layers import Context, Embed, KVCache, Layout, Tap
+from regard.layers import Context, Embed, KVCache, Layout, Stack, Tap
+from regard.layers.build import make_embed, make_vocabulary_head
 from regard.layers.context import make_context
 from regard.layers.init import draw_normal
 from regard.models.config import DecoderConfig
-from regard.models.model import Model
-from regard.models.parts import (
-    LOGITS,
-    embed_of,
-    head_of,
-    stack_of,
-)
+from regard.models.model import LOGITS, Model
 
 
 class Decoder(Model):
@@ -42,12 +37,11 @@ class Decoder(Model):
     def __init__(self, config: DecoderConfig, vocab: int) -> None:
         super().__init__()
         self.config, self.vocab = config, vocab
-        self.embed = embed_of(config, vocab)
-        self.decoder = stack_of(
-            config, config.layers, "decoder", causal=True, feed_forward=config.feed_forward
-        )
-        self.head = head_of(config, vocab, self.embed.weight if config.tied else None)
-        draw_normal(self, config.layers)
+        self.embed = make_embed(config.decoder, vocab)
+        self.decoder = Stack(config.decoder, "decoder", causal=True)
+        tied = self.embed.weight if config.head.tied == "all" else None
+        self.head = make_vocabulary_head(config.head, config.decoder.dim, vocab, tied)
+        draw_normal(self, config.decoder.layers)
 
     def forward(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of the token after each token: (tokens, vocab)."""
@@ -72,7 +66,7 @@ class Decoder(Model):
         return make_context(
             layout,
             self.decoder.positions,
-            window=self.config.reach,
+            window=self.decoder.reach,
             causal=True,
             cache=cache,
             tap=tap,
@@ -110,7 +104,7 @@ class Decoder(Model):
         ctx = make_context(
             layout,
             self.decoder.positions,
-            window=self.config.reach,
+            window=self.decoder.reach,
             causal=True,
             cache=state,
             tap=tap,

@@ -18,27 +18,25 @@ from torch import Tensor, nn
 from regard.errors import InputError
 from regard.inputs.arrays import Ragged
 from regard.kernels.linear import Linear
-from regard.layers import Dropout, Embed, Stack, Tap, VocabularyHead, norm
-from regard.layers.context import make_context
+from regard.layers import Dropout, Embed, Stack, Tap, VocabularyHead
+from regard.layers.build import make_embed, make_norm
+from regard.layers.config import SequenceStack
 from regard.layers.fronts.front import Front
 from regard.layers.init import draw_normal
 from regard.layers.mlp import ACTIVATIONS
 from regard.models.config import EncoderConfig
 from regard.models.model import Model
-from regard.models.parts import (
-    embed_of,
-    stack_of,
-)
 
 
 class MaskedHead(nn.Module):
     """norm(f(W x)), then logits over the vocabulary with the embedding's matrix (BERT)."""
 
-    def __init__(self, config: EncoderConfig, vocab: int, tied: nn.Parameter) -> None:
+    def __init__(self, config: SequenceStack, vocab: int, tied: nn.Parameter) -> None:
         super().__init__()
-        self.function, _ = ACTIVATIONS[config.activation]
+        hidden = config.feed_forward
+        self.function, _ = ACTIVATIONS["gelu" if hidden is None else hidden.activation]
         self.transform = Linear(config.dim, config.dim)
-        self.norm = norm(config.norm, config.dim, config.norm_epsilon)
+        self.norm = make_norm(config)
         self.vocabulary = VocabularyHead(config.dim, vocab, tied, bias=True)
 
     def _transform(self, x: Tensor) -> Tensor:
@@ -71,12 +69,7 @@ class BaseEncoder(Model):
         """The output of the stack for each token: (tokens, dim)."""
         if tap is not None:
             tap.begin(self.sites())
-        layout = self.embed.layout(source)
-        ctx = make_context(
-            layout, self.encoder.positions, window=self.config.reach, causal=False, tap=tap
-        )
-        x = self.embed.read(source, ctx)  # (tokens, dim)
-        return self.encoder(ctx.visit("encoder.embedding", x), ctx)
+        return self.encoder.read(self.embed, source, tap).x
 
     @abstractmethod
     def pooled(self, source: Any, hidden: Tensor) -> Tensor:
@@ -134,24 +127,26 @@ class Encoder(BaseEncoder):
     def __init__(self, config: EncoderConfig, vocab: int) -> None:
         super().__init__()
         self.config, self.vocab = config, vocab
-        self.embed = embed_of(config, vocab, config.token_types)
-        self.encoder = stack_of(config, config.layers, "encoder")
-        dim = config.dim
-        self.pooler = Linear(dim, dim) if config.pooler != "none" else None
-        self.masked = MaskedHead(config, vocab, self.embed.weight) if config.masked else None
-        self.next_sentence = Linear(dim, 2) if config.next_sentence else None
-        self.dropout = Dropout(config.dropout)
-        self.classes = Linear(dim, len(config.classes)) if config.classes else None
-        self.tags = Linear(dim, len(config.tags)) if config.tags else None
-        self.spans = Linear(dim, 2) if config.spans else None
-        draw_normal(self, config.layers)
+        self.embed = make_embed(config.encoder, vocab)
+        self.encoder = Stack(config.encoder, "encoder")
+        dim, heads = config.encoder.dim, config.head
+        self.pooler = Linear(dim, dim) if heads.pooler != "none" else None
+        self.masked = None
+        if heads.masked:
+            self.masked = MaskedHead(config.encoder, vocab, self.embed.weight)
+        self.next_sentence = Linear(dim, 2) if heads.next_sentence else None
+        self.dropout = Dropout(config.encoder.dropout)
+        self.classes = Linear(dim, len(heads.classes)) if heads.classes else None
+        self.tags = Linear(dim, len(heads.tags)) if heads.tags else None
+        self.spans = Linear(dim, 2) if heads.spans else None
+        draw_normal(self, config.encoder.layers)
 
     def pooled(self, texts: Ragged, hidden: Tensor) -> Tensor:
         """The pooled vector of each text, f(W x) of its first token: (texts, dim)."""
         first = hidden[texts.first_tokens]
         if self.pooler is None:
             return first
-        function = torch.tanh if self.config.pooler == "tanh" else torch.relu
+        function = torch.tanh if self.config.head.pooler == "tanh" else torch.relu
         return function(self.pooler(first))
 
     def forward(self, texts: Ragged, tap: Tap | None = None) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.errors import InputError
 from regard.inputs.arrays import Ragged
@@ -21,18 +21,11 @@ from regard.layers import (
     Memory,
     Stack,
     Tap,
-    VocabularyHead,
 )
+from regard.layers.build import make_embed, make_vocabulary_head
 from regard.layers.context import make_context
 from regard.layers.init import draw_glorot
-from regard.models.config import EncoderDecoderConfig
-from regard.models.model import Model
-from regard.models.parts import (
-    LOGITS,
-    embed_of,
-    head_of,
-    stack_of,
-)
+from regard.models.model import LOGITS, Model
 
 
 class DecoderState:
@@ -82,37 +75,29 @@ class EncoderDecoder(Model):
     def __init__(self, config: Any, source_vocab: int, target_vocab: int) -> None:
         super().__init__()
         self.config, self.source_vocab, self.target_vocab = config, source_vocab, target_vocab
-        self.source_embed = self._embed(source_vocab)
-        self.target_embed = self._embed(target_vocab)
-        if config.tied in ("all", "inputs"):
+        tied = config.head.tied
+        self.source_embed = make_embed(config.encoder, source_vocab)
+        self.target_embed = make_embed(config.decoder, target_vocab)
+        if tied in ("all", "inputs"):
             if source_vocab != target_vocab:
                 raise InputError(
-                    f"model.tied: {config.tied}",
+                    f"model.tied: {tied}",
                     got=f"vocabularies of {source_vocab} and {target_vocab}",
                     expected="one for both",
                     fix="set tokens.shared: true, or model.tied: output",
                 )
             self.target_embed.weight = self.source_embed.weight
-        self.encoder, self.decoder = self._stacks()
-        tied = self.target_embed.weight if config.tied in ("all", "output") else None
-        self.head = self._head(tied)
-        draw_glorot(self, config.dim)
+        self.encoder = Stack(config.encoder, "encoder")
+        self.decoder = self._make_decoder()
+        output = self.target_embed.weight if tied in ("all", "output") else None
+        dim = config.decoder.dim
+        self.head = make_vocabulary_head(config.head, dim, target_vocab, output)
+        draw_glorot(self, dim)
 
-    def _embed(self, vocab: int) -> Embed:
-        """Builds the embedding of the source or target vocabulary."""
-        return embed_of(self.config, vocab)
-
-    def _stacks(self) -> tuple[Stack, Any]:
-        """Builds the encoder and the decoder."""
-        config: EncoderDecoderConfig = self.config
-        return (
-            stack_of(config, config.encoder_layers, "encoder"),
-            stack_of(config, config.decoder_layers, "decoder", causal=True, cross=True),
-        )
-
-    def _head(self, tied: nn.Parameter | None) -> VocabularyHead:
-        """Builds the output head over the target vocabulary."""
-        return head_of(self.config, self.target_vocab, tied)
+    def _make_decoder(self) -> Any:
+        """Builds the decoder, which attends to the output of the encoder."""
+        config = self.config
+        return Stack(config.decoder, "decoder", causal=True, memory_dim=config.encoder.dim)
 
     def forward(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of the token after each target token: (target tokens, vocab)."""
@@ -133,7 +118,7 @@ class EncoderDecoder(Model):
         return make_context(
             layout,
             self.decoder.positions,
-            window=self.config.reach,
+            window=self.decoder.reach,
             causal=True,
             memory=memory,
             tap=tap,
@@ -143,13 +128,7 @@ class EncoderDecoder(Model):
         """Encodes the source sequences into the memory that the decoder attends to."""
         if tap is not None:
             tap.begin(self.sites())
-        layout = self.source_embed.layout(source)
-        ctx = make_context(
-            layout, self.encoder.positions, window=self.config.reach, causal=False, tap=tap
-        )
-        x = self.source_embed.read(source, ctx)  # (source tokens, dim)
-        x = self.encoder(ctx.visit("encoder.embedding", x), ctx)
-        return Memory(x, ctx.layout)
+        return self.encoder.read(self.source_embed, source, tap)
 
     def hidden(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """The output of the encoder for each token: (tokens, dim)."""
@@ -167,7 +146,7 @@ class EncoderDecoder(Model):
             self.target_embed.layout(new_tokens),
             self.decoder.positions,
             causal=True,
-            window=self.config.reach,
+            window=self.decoder.reach,
             cache=state.cache,
             memory=memory,
             memory_layout=Layout((state.beams,) * memory.layout.batch, ids.device),

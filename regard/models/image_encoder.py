@@ -10,12 +10,13 @@ from torch import Tensor, nn
 
 from regard.inputs.arrays import Dense
 from regard.kernels.linear import Linear
-from regard.layers import Dropout, Tap, norm
+from regard.layers import Dropout, Stack, Tap
+from regard.layers.build import make_norm
 from regard.layers.fronts.patches import Patches
+from regard.layers.grid_config import ANY_SIZE, GridStack
 from regard.layers.init import draw_glorot
 from regard.models.encoder import BaseEncoder
-from regard.models.families.images import ANY_SIZE, ImageEncoderConfig
-from regard.models.parts import stack_of
+from regard.models.families.images import ImageEncoderConfig
 
 
 class DistilledHead(nn.Module):
@@ -49,25 +50,15 @@ class ImageEncoder(BaseEncoder):
     def __init__(self, config: ImageEncoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.embed = Patches(
-            config.image,
-            config.patch,
-            config.channels,
-            config.dim,
-            config.dropout,
-            first=config.tokens_before,
-            stem_width=config.stem_width if config.stem == "convolution" else None,
-            fixed=config.positions not in ANY_SIZE,
-        )
-        self.encoder = stack_of(config, config.layers, "encoder")
-        self.pooling = Linear(config.dim, 1) if config.pool == "attention" else None
-        self.pooled_norm = (
-            norm(config.norm, config.dim, config.norm_epsilon) if config.pooled_norm else None
-        )
-        self.pooling_layer = Linear(config.dim, config.dim) if config.pooling_layer else None
-        self.dropout = Dropout(config.dropout)
+        side, head, dim = config.encoder, config.head, config.encoder.dim
+        self.embed = make_patches(side)
+        self.encoder = Stack(side, "encoder")
+        self.pooling = Linear(dim, 1) if head.pool == "attention" else None
+        self.pooled_norm = make_norm(side) if head.pooled_norm else None
+        self.pooling_layer = Linear(dim, dim) if head.pooling_layer else None
+        self.dropout = Dropout(side.dropout)
         self.classes = _make_head(config)
-        draw_glorot(self, config.dim)
+        draw_glorot(self, dim)
         for table in self.encoder.positions.parameters():
             # As large as the patch vectors before the first norm: much smaller positions have
             # little effect. 250 steps on digits: 98% accuracy, but 89% with a deviation of 0.02.
@@ -80,9 +71,9 @@ class ImageEncoder(BaseEncoder):
         """
         rows = hidden.view(len(source), -1, hidden.shape[-1])  # (images, tokens, dim)
         patches = rows[:, self.embed.tokens_before :]
-        if self.config.pool == "first":
+        if self.config.head.pool == "first":
             vectors = rows[:, 0]
-        elif self.config.pool == "both":
+        elif self.config.head.pool == "both":
             vectors = torch.cat((rows[:, 0], patches.mean(dim=1)), dim=1)  # (images, 2 dim)
         elif self.pooling is None:
             vectors = patches.mean(dim=1)
@@ -116,14 +107,28 @@ class ImageEncoder(BaseEncoder):
         return self.classify(source, tap)
 
 
+def make_patches(side: GridStack) -> Patches:
+    """Builds the front of a stack over patches."""
+    front = side.front
+    return Patches(
+        front.image,
+        front.patch,
+        front.channels,
+        side.dim,
+        side.dropout,
+        first=front.tokens_before,
+        stem_width=front.stem_width if front.stem == "convolution" else None,
+        fixed=side.positions.kind not in ANY_SIZE,
+    )
+
+
 def _make_head(config: ImageEncoderConfig) -> nn.Module | None:
     """The head for the classes: linear, with a hidden layer, or one for each of two tokens."""
-    count = len(config.classes)
+    count, hidden = len(config.head.classes), config.head.head_hidden
     if not count:
         return None
-    if config.distillation == "head":
-        return DistilledHead(config.dim, count)
-    if config.head_hidden is None:
+    if config.encoder.front.distillation == "head":
+        return DistilledHead(config.encoder.dim, count)
+    if hidden is None:
         return Linear(config.pooled_width, count)
-    hidden = config.head_hidden
     return nn.Sequential(Linear(config.pooled_width, hidden), nn.GELU(), Linear(hidden, count))

@@ -9,6 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from regard.errors import InputError
+from regard.layers.config import NoPositionsConfig
 from regard.models.config import ModelConfig
 from regard.models.families import build
 
@@ -54,17 +55,20 @@ def meta_model(config: ModelConfig, *vocabularies: int) -> Any:
     Raises:
         InputError: If a matrix would be too large to be addressed.
     """
-    if getattr(config, "positions", "none") in COMPUTED:
-        # These schemes have no weights, only tables, and arange on the meta device imports the
-        # compiler, which takes seconds.
-        config = config.model_copy(update={"positions": "none"})
+    # These schemes have no weights, only tables, and arange on the meta device imports the
+    # compiler, which takes seconds.
+    for name, side in config.sides.items():
+        scheme = getattr(side, "positions", None)
+        if scheme is not None and scheme.kind in COMPUTED:
+            without = side.model_copy(update={"positions": NoPositionsConfig()})
+            config = config.model_copy(update={name: without})
     try:
         with torch.device("meta"), NoInitialization():
             return build(config, *vocabularies)
     except (RuntimeError, TypeError) as error:
         if "overflow" not in str(error).lower():  # PyTorch's message for sizes beyond 64 bits
             raise
-        got = config.widths + (f", vocabulary {vocabularies[0]}" if vocabularies else "")
+        got = config.summary + (f", vocabulary {vocabularies[0]}" if vocabularies else "")
         raise InputError("the model", got=got, expected="matrices below 2^63 bytes") from error
 
 

@@ -13,6 +13,9 @@ from regard.layers import Tap
 from regard.layers.fronts.front import Front
 from regard.models.config import ModelConfig
 
+LOGITS = {"logits": 0}
+"""The tap site of a vocabulary head's output, which has no heads."""
+
 
 class Model(nn.Module, ABC):
     """A model: fronts (input layers), stacks, stored under the names in `config.stacks`, and heads.

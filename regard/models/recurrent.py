@@ -23,82 +23,50 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.kernels.linear import Linear
-from regard.layers import (
-    BlockShape,
-    Context,
-    Embed,
-    Layout,
-    Memory,
-    Positions,
-    Stack,
-    VocabularyHead,
-)
+from regard.layers import Context, Layout, Memory, SequenceStack, Stack
 from regard.layers.recurrent_attention import AttentionCell
+from regard.layers.recurrent_config import AttentiveContext, RecurrentDecoderConfig
 from regard.layers.state import KVCache, RecurrentState
 from regard.models.encoder_decoder import DecoderState, EncoderDecoder
-from regard.models.families.rnn import RNNConfig
-from regard.models.families.seq2seq import Seq2SeqConfig
-
-
-def recurrent_shape(config: Seq2SeqConfig | RNNConfig, **settings: Any) -> BlockShape:
-    """The settings of blocks that are one recurrent layer each, without norm and residual."""
-    return BlockShape(
-        dim=config.dim,
-        heads=1,
-        hidden=config.dim,
-        sublayers=("recurrent",),
-        norm="none",
-        residual=False,
-        dropout=config.dropout,
-        cell=config.cell,
-        **settings,
-    )
-
-
-def recurrent_stack(
-    config: Seq2SeqConfig | RNNConfig, layers: int, name: str, direction: str
-) -> Stack:
-    """Builds a stack of recurrent layers.
-
-    Args:
-        config: The model's settings.
-        layers: Number of layers.
-        name: `encoder` or `decoder`.
-        direction: `forward`, `backward`, `both` or `apart`, as in `Recurrent`.
-    """
-    shape = recurrent_shape(config, direction=direction)
-    return Stack(shape, layers, name, Positions(), final_norm=False)
+from regard.models.families.seq2seq import RECURRENT, Seq2SeqConfig
 
 
 class RecurrentDecoder(Stack):
     """A recurrent layer with a context vector for each token, further layers, and the readout.
 
     Args:
-        config: The model's settings.
+        config: The decoder's settings.
+        memory_dim: Width of the memory.
+        direction: The direction of a recurrent encoder, whose last states are the initial state;
+            None: another encoder, and the initial state comes from the mean of the memory.
     """
 
-    def __init__(self, config: Seq2SeqConfig) -> None:
-        layers, dim = config.decoder_layers, config.dim
-        shape = recurrent_shape(config, score=config.attention)
-        super().__init__(shape, layers, "decoder", Positions(), final_norm=False)
-        self.attends, self.dim = config.attention != "none", dim
-        self.fed = config.context == "every"  # whether every step gets a context
-        self.encoder = config.encoder  # the directions of the encoder
+    def __init__(
+        self, config: RecurrentDecoderConfig, memory_dim: int, direction: str | None
+    ) -> None:
+        layers, dim, context = config.layers, config.dim, config.attention
+        stack = SequenceStack(
+            dim=dim, layers=layers, cell=config.cell, dropout=config.dropout, **RECURRENT
+        )
+        super().__init__(stack, "decoder")
+        self.attends, self.dim = isinstance(context, AttentiveContext), dim
+        self.fed = self.attends or context.context == "every"  # whether every step gets a context
+        self.direction, self.memory_dim = direction, memory_dim
         if self.fed:
             self.blocks[0] = AttentionCell(
-                shape,
+                stack,
                 "decoder.0",
-                attends=self.attends,
-                last_word=config.last_word,
-                hard=config.hard_attention,
-                memory_positions=config.max_length,
+                memory_dim=memory_dim,
+                attention=context if self.attends else None,
+                memory_positions=config.front.max_length,
             )
-        self.states = 2 if shape.cell == "lstm" else 1  # tensors per layer: h, and an LSTM's cell
-        self.first = Linear(dim // 2 if self.encoder == "both" else dim, layers * self.states * dim)
-        self.readout = Linear(3 * dim if self.fed else dim, dim)
+        self.states = 2 if config.cell == "lstm" else 1  # tensors per layer: h, and an LSTM's cell
+        last_read = memory_dim // 2 if direction == "both" else memory_dim
+        self.first = Linear(last_read, layers * self.states * dim)
+        self.readout = Linear(2 * dim + memory_dim if self.fed else dim, dim)
 
     def sites(self) -> dict[str, int]:
         """The tap sites of this stack, with the number of heads at each (0: not per head)."""
@@ -110,11 +78,13 @@ class RecurrentDecoder(Stack):
             s_0 = tanh(W backward_1)
 
         The encoder's backward half at the first token has read the whole sequence. If the encoder
-        only reads forward, s_0 = tanh(W forward_n) of the last token.
+        only reads forward, s_0 = tanh(W forward_n) of the last token; if it is not recurrent, s_0
+        is computed from the mean of the memory (Xu et al. 2015).
         """
         batch = memory.layout.batch
-        final_states = last_states(memory.x, memory.layout, self.encoder)  # (batch, dim)
-        last_read = final_states[:, self.dim // 2 :] if self.encoder == "both" else final_states
+        final_states = last_states(memory.x, memory.layout, self.direction)  # (batch, memory_dim)
+        half = self.memory_dim // 2
+        last_read = final_states[:, half:] if self.direction == "both" else final_states
         initial = self.first(last_read).tanh().repeat_interleave(rows, 0)
         initial = initial.view(batch * rows, -1, self.states, self.dim)
         states = [layer.unbind(1) for layer in initial.unbind(1)]  # (rows, dim) each
@@ -129,19 +99,24 @@ class RecurrentDecoder(Stack):
             memory = self.project_memory(ctx.memory)
             ctx = replace(ctx, memory=memory, cache=self.begin(memory, 1))
         lowest_block, *upper_blocks = self.layers()
-        states, *contexts = lowest_block(x, ctx).split(self.dim, 1)
+        lowest = lowest_block(x, ctx)  # s and c concatenated, if there is a context
+        states, contexts = lowest[:, : self.dim], lowest[:, self.dim :]
         for block in upper_blocks:
             states = block(states, ctx)
         # t = tanh(W_o [s_t; c_t; y_{t-1}]), or tanh(W_o s_t)
-        parts = torch.cat((states, *contexts, x), 1) if self.fed else states
+        parts = torch.cat((states, contexts, x), 1) if self.fed else states
         return ctx.visit("decoder.readout", self.readout(parts).tanh())
 
 
-def last_states(x: Tensor, layout: Layout, direction: str) -> Tensor:
+def last_states(x: Tensor, layout: Layout, direction: str | None) -> Tensor:
     """The state of each direction after the whole sequence: x (tokens, dim) -> (batch, dim).
 
-    Forward, that is the state at the last token, backward the one at the first.
+    Forward, that is the state at the last token, backward the one at the first; without a
+    direction, it is the mean over all tokens.
     """
+    if direction is None:
+        lengths = torch.tensor(layout.lengths, device=x.device)
+        return torch.segment_reduce(x, "mean", lengths=lengths)
     last_tokens = layout.first_tokens + torch.tensor(layout.lengths, device=x.device) - 1
     if direction == "forward":
         return x[last_tokens]
@@ -162,19 +137,19 @@ class Seq2Seq(EncoderDecoder):
 
     config: Seq2SeqConfig
 
-    def _embed(self, vocab: int) -> Embed:
-        return Embed(vocab, self.config.dim, self.config.dropout)
-
-    def _stacks(self) -> tuple[Stack, RecurrentDecoder]:
-        config = self.config
-        encoder = recurrent_stack(config, config.encoder_layers, "encoder", config.encoder)
-        return encoder, RecurrentDecoder(config)
-
-    def _head(self, tied: nn.Parameter | None) -> VocabularyHead:
-        return VocabularyHead(self.config.dim, self.target_vocab, tied)
+    def _make_decoder(self) -> RecurrentDecoder:
+        """Builds the recurrent decoder."""
+        return make_recurrent_decoder(self.config)
 
     def start(self, memory: Memory, rows: int, length: int) -> DecoderState:
         """The state before the first token: `rows` rows per sequence, of any length."""
         del length
         decoder: RecurrentDecoder = self.decoder
         return DecoderState(decoder.begin(memory, rows), decoder.project_memory(memory), rows)
+
+
+def make_recurrent_decoder(config: Any) -> RecurrentDecoder:
+    """Builds the recurrent decoder of a model whose encoder may be of any kind."""
+    recurrent = getattr(config.encoder, "recurrent", None)
+    direction = None if recurrent is None else recurrent.direction
+    return RecurrentDecoder(config.decoder, config.encoder.dim, direction)

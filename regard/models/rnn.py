@@ -19,13 +19,13 @@ from torch import Tensor
 
 from regard.inputs.arrays import Ragged
 from regard.kernels.linear import Linear
-from regard.layers import Context, Dropout, Embed, Positions, Tap, VocabularyHead
+from regard.layers import Context, Dropout, Embed, Positions, Stack, Tap, VocabularyHead
 from regard.layers.init import draw_glorot
 from regard.models.decoder import Decoder
 from regard.models.encoder import BaseEncoder
 from regard.models.families.rnn import RNNConfig
 from regard.models.model import Model
-from regard.models.recurrent import last_states, recurrent_stack
+from regard.models.recurrent import last_states
 
 
 class EmbedTwice(Embed):
@@ -45,7 +45,7 @@ class EmbedTwice(Embed):
 
 
 class RecurrentLM(Decoder):
-    """A recurrent language model; with `both_ways` two of them, which do not see each other.
+    """A recurrent language model; with `direction: both` two of them, which do not see each other.
 
     Decoding, logits and suggestions are those of the forward network. The vectors of tokens
     (`hidden`) are the states of both.
@@ -55,7 +55,7 @@ class RecurrentLM(Decoder):
         vocab: Size of the vocabulary.
 
     Example:
-        >>> elmo = RecurrentLM(RNNConfig(dim=8, both_ways=True), vocab=20)
+        >>> elmo = RecurrentLM(RNNConfig(dim=8, direction="both"), vocab=20)
         >>> elmo.hidden(Ragged.of([[5, 6, 7], [8]])).shape        # two texts, four tokens in all
         torch.Size([4, 8])
     """
@@ -66,10 +66,11 @@ class RecurrentLM(Decoder):
     def __init__(self, config: RNNConfig, vocab: int) -> None:
         Model.__init__(self)
         self.config, self.vocab = config, vocab
-        kind, direction = (EmbedTwice, "apart") if config.both_ways else (Embed, "forward")
-        self.embed = kind(vocab, config.width, config.dropout)
-        self.decoder = recurrent_stack(config, config.layers, "decoder", direction)
-        tied = self.embed.weight if config.tied else None
+        both = config.bidirectional
+        layers = config.changed(direction="apart").decoder if both else config.decoder
+        self.embed = (EmbedTwice if both else Embed)(vocab, config.width, layers.dropout)
+        self.decoder = Stack(layers, "decoder")
+        tied = self.embed.weight if config.head.tied == "all" else None
         self.head = VocabularyHead(config.width, vocab, tied, bias=True)
         draw_glorot(self, config.width)
         # Larger than for Transformers, which normalize x: from vectors as small as those, the gates
@@ -84,7 +85,7 @@ class RecurrentLM(Decoder):
         `targets`; the backward one reads `targets` from the end and predicts the texts. So both
         predict the same number of tokens, and none sees a token that it predicts.
         """
-        if not self.config.both_ways:
+        if not self.config.bidirectional:
             return super().loss(texts, targets, smoothing)
         ids = torch.stack((texts.ids, targets), 1)  # (tokens, 2)
         states = self._states(ids, self._context(texts))
@@ -127,21 +128,21 @@ class RecurrentEncoder(BaseEncoder):
     def __init__(self, config: RNNConfig, vocab: int) -> None:
         super().__init__()
         self.config, self.vocab = config, vocab
-        self.direction = "both" if config.both_ways else "forward"
-        self.embed = Embed(vocab, config.dim, config.dropout)
-        self.encoder = recurrent_stack(config, config.layers, "encoder", self.direction)
-        self.dropout = Dropout(config.dropout)
-        self.classes = Linear(config.dim, len(config.classes)) if config.classes else None
-        self.tags = Linear(config.dim, len(config.tags)) if config.tags else None
-        draw_glorot(self, config.dim)
+        layers, head, dim = config.decoder, config.head, config.decoder.dim
+        self.direction = "both" if config.bidirectional else "forward"
+        self.embed = Embed(vocab, dim, layers.dropout)
+        self.encoder = Stack(layers, "encoder")
+        self.dropout = Dropout(layers.dropout)
+        self.classes = Linear(dim, len(head.classes)) if head.classes else None
+        self.tags = Linear(dim, len(head.tags)) if head.tags else None
+        draw_glorot(self, dim)
 
     def pooled(self, source: Ragged, hidden: Tensor) -> Tensor:
         """The vector of each text: hidden (tokens, dim) -> (texts, dim)."""
         layout = self.embed.layout(source)
-        if self.config.pool == "last":
+        if self.config.head.pool == "last":
             return last_states(hidden, layout, self.direction)
-        lengths = torch.tensor(layout.lengths, device=hidden.device)
-        return torch.segment_reduce(hidden, "mean", lengths=lengths)
+        return last_states(hidden, layout, None)
 
     def tag(self, texts: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of the tags of each token: (tokens, tags)."""

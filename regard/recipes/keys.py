@@ -8,7 +8,7 @@ of what is allowed.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from types import NoneType
@@ -20,7 +20,9 @@ from pydantic.fields import FieldInfo
 from regard.config import Config, NameIn
 from regard.data.config import Column, Files, Parts
 from regard.errors import InputError, did_you_mean, nearest
-from regard.models.config import NormPlace, RotaryScaling
+from regard.layers.short import PartField, homes_of, part_field, short_fields
+from regard.models.config import GIVEN, ModelConfig
+from regard.models.version_1 import OLD_KEYS
 from regard.recipes.yaml import Path, shown
 from regard.runtime.units import aligned
 from regard.train.config import Freeze
@@ -36,9 +38,6 @@ _WORDS: dict[Any, str] = {
     tuple[str, ...]: "a list of names",
     tuple[int, ...]: "a list of whole numbers",
     tuple[PositiveInt, ...]: "a list of whole numbers, such as [6, 16]",
-    dict[str, float]: "numbers by name, such as {feed_forward: 0.5}",
-    dict[str, NormPlace]: "places by name, such as {feed_forward: post}",
-    RotaryScaling: "keys, such as {kind: linear, factor: 2.0}",
     Column: "the name of a column, or its number",
     Files: "a file name, or two as [source, target]",
     Freeze: "none, embeddings, all, or a number of layers",
@@ -71,8 +70,8 @@ _OTHER_NAMES = {
     "kv_heads": "n_kv_heads num_kv_heads num_key_value_heads",
     "hidden": "d_ff ffn_dim feed_forward_dim intermediate_size mlp_dim",
     "layers": "n_layers num_layers n_layer depth num_hidden_layers",
-    "encoder_layers": "n_layers num_layers num_encoder_layers",
-    "decoder_layers": "n_layers num_layers num_decoder_layers",
+    "encoder.layers": "num_encoder_layers",
+    "decoder.layers": "num_decoder_layers",
     "max_length": "max_len seq_len block_size context_length max_new_tokens max_tokens "
     "max_position_embeddings",
     "activation": "act act_fn activation_function hidden_act",
@@ -95,12 +94,25 @@ def _other_names(name: str) -> list[str]:
 
 def expectation(field: FieldInfo) -> str:
     """The values that a field takes, in words: `a number above 0`, `one of pre, post`."""
-    choices = choices_of(field)
-    if choices:
+    choices, part = choices_of(field), part_field(field)
+    if part is not None:
+        words = _part_words(part)
+    elif choices:
         words = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     else:
         words = " ".join([_WORDS[_type_without_none(field)], *_bounds(field)])
     return f"{words}, or null" if NoneType in get_args(field.annotation) else words
+
+
+def _part_words(part: PartField) -> str:
+    """What a field that holds parts takes, in words."""
+    kinds = ", ".join(kind for kind in part.classes if kind)
+    if part.many:
+        return f"a list of {kinds}, or of keys with such a kind"
+    if len(part.classes) > 1:
+        return f"one of {kinds}, or keys with such a kind"
+    [config] = part.classes.values()
+    return f"keys: {', '.join(key for key in config.model_fields if key != 'kind')}"
 
 
 def _type_without_none(field: FieldInfo) -> Any:
@@ -113,6 +125,9 @@ def _type_without_none(field: FieldInfo) -> Any:
 
 def choices_of(field: FieldInfo) -> list[str]:
     """The names that a field takes; empty if it takes other values than names."""
+    part = part_field(field)
+    if part is not None:
+        return [kind for kind in part.classes if kind] if not part.many else []
     inner = _type_without_none(field)
     name_tables = [list(note.table) for note in field.metadata if isinstance(note, NameIn)]
     literals = get_args(inner) if get_origin(inner) is Literal else ()
@@ -141,32 +156,76 @@ class Keys:
         top: The keys at the top level, outside sections.
         sections: For each section its configs by kind; a section without kinds has one, `""`.
         tags: For each section with kinds, the key that selects the kind.
+        nested: The sections whose configs have parts, and may be written in the short form.
     """
 
     top: Mapping[str, FieldInfo]
     sections: Mapping[str, Mapping[str, type[Config]]]
     tags: Mapping[str, str]
+    nested: Container[str] = ()
 
     def __contains__(self, path: Path) -> bool:
         if len(path) == 1:
             return path[0] in self.top
-        return len(path) == 2 and path[1] in self.fields(path[0])
+        section, *names = path
+        if section in self.nested:
+            fields = self.fields(section)
+            *sections, name = names
+            known = name in fields or (not sections and name in OLD_KEYS)
+            return known and all(part in fields and part_field(fields[part]) for part in sections)
+        return len(names) == 1 and names[0] in self.fields(section)
 
     def fields(self, section: str, kind: str | None = None) -> dict[str, FieldInfo]:
         """The fields of a section, of one kind or of all kinds together."""
         kinds = self.sections.get(section, {})
         configs = [kinds[kind]] if kind is not None and kind in kinds else kinds.values()
-        return {name: field for config in configs for name, field in config.model_fields.items()}
+        return {
+            name: f for config in configs for name, f in self.fields_of(section, config).items()
+        }
 
-    def home(self, path: Path) -> str:
+    def fields_of(self, section: str, config: type[Config]) -> dict[str, FieldInfo]:
+        """The keys that one kind of a section takes, those of parts included."""
+        return short_fields(config) if section in self.nested else config.model_fields
+
+    def home(self, path: Path, kind: str | None = None) -> str:
         """What was expected instead of an unknown key."""
-        return f"a key of {path[0]}" if path[0] in self.sections else "a key of a recipe"
+        if path[0] not in self.sections:
+            return "a key of a recipe"
+        if kind is None or path[-1] not in self.fields(path[0], kind):
+            return f"a key of {path[0]}"
+        return "a key of a part that this model has"  # known, but of a part that it has not
+
+    def origin(self, section: str, values: dict[str, Any], location: Sequence[int | str]) -> Path:
+        """The key at which a value of a nested section was written.
+
+        Args:
+            section: The section, such as `model`.
+            values: Its values, in the short form.
+            location: Where pydantic found the value: keys, indices, and kinds of parts between.
+        """
+        config = self.sections[section].get(str(values.get(self.tags[section])))
+        if config is None or not issubclass(config, ModelConfig):
+            return (section,)
+        resolved = config.resolve(values)
+        node: Any = resolved.values
+        path: tuple[int | str, ...] = ()
+        for step in location:
+            inside = step in node if isinstance(node, dict) else isinstance(node, tuple)
+            if inside:
+                node, path = node[step], (*path, step)
+        while path:
+            statement = resolved.origins.get(path)
+            if statement is not None and statement.source == GIVEN:
+                return (section, *map(str, statement.origin))
+            path = path[:-1]
+        return (section,)
 
     def help(self, path: Path, kind: str | None = None) -> str:
         """Advice for an unknown key: the keys that were probably meant, else the known keys."""
-        section, name = path[0], path[1] if len(path) > 1 else path[0]
+        section = path[0]
+        name = path[-1] if section in self.nested else path[min(1, len(path) - 1)]
         if len(path) > 1:
-            advice = self._similar_key_advice(section, name, kind)
+            advice = self._similar_key_advice(path, kind)
         else:
             advice = self._similar_top_key_advice(name)
         if advice is not None:
@@ -209,7 +268,7 @@ class Keys:
         kinds = self.sections[section]
         meanings: dict[str, dict[str, list[str]]] = {}
         for kind, config in kinds.items():
-            for key, field in config.model_fields.items():
+            for key, field in self.fields_of(section, config).items():
                 name, text = _row(f"{section}.{key}", field)
                 if key == self.tags.get(section):
                     text = f"one of {', '.join(kinds)}"
@@ -225,20 +284,27 @@ class Keys:
         top = [key for key in _other_names(name) if key in self.top]
         return did_you_mean(top or nearest(name, [*self.top, *self.sections]))
 
-    def _similar_key_advice(self, section: str, name: str, kind: str | None) -> str | None:
+    def _similar_key_advice(self, path: Path, kind: str | None) -> str | None:
         """Advice with the most similar keys of the section, or of the section probably meant."""
+        section, name, above = path[0], path[-1], ".".join(path[:-1])
+        if section not in self.nested:
+            name, above = path[1], section
         if section not in self.sections:
             similar_sections = nearest(section, self.sections)[:1]
             keys = nearest(name, self.fields(similar_sections[0])) if similar_sections else []
             return did_you_mean([f"{similar_sections[0]}.{key}" for key in keys])
         owners = [owner for owner, config in self.sections[section].items()
-                  if name in config.model_fields]  # fmt: skip
+                  if name in self.fields_of(section, config)]  # fmt: skip
         if owners and kind is not None and kind not in owners:
             return f"{name} belongs to {section}.{self.tags[section]}: {' or '.join(owners)}"
         section_fields = self.fields(section, kind)
-        keys = [key for key in _other_names(name) if key in section_fields]
-        keys = keys or nearest(name, section_fields)
-        return did_you_mean([f"{section}.{key}" for key in keys])
+        if section in self.nested and kind is not None and name in section_fields:
+            homes = homes_of(self.sections[section][kind], name)
+            return f"{name} belongs to {' or '.join(homes)}"
+        keys = [key for key in _other_names(name) if key.rpartition(".")[2] in section_fields]
+        parts = {"head", "front", "kind", "name", "scale"}  # short words, near to many others
+        keys = keys or nearest(name, [key for key in section_fields if key not in parts])
+        return did_you_mean([f"{above}.{key}" for key in keys])
 
 
 def _row(name: str, field: FieldInfo) -> tuple[str, str]:
@@ -246,5 +312,9 @@ def _row(name: str, field: FieldInfo) -> tuple[str, str]:
     if field.is_required():
         return name, expectation(field)
     default = field.get_default(call_default_factory=True)
+    if part_field(field) is not None:
+        kinds = [part.kind for part in (default if isinstance(default, tuple) else (default,))
+                 if getattr(part, "kind", None)]  # fmt: skip
+        return name, f"{expectation(field)} ({', '.join(kinds)})" if kinds else expectation(field)
     text = default if isinstance(default, str) else shown(default)
     return name, f"{expectation(field)} ({text})"

@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from regard.data.config import PartData
 from regard.errors import LISTED, InputError, did_you_mean, nearest
+from regard.models.version_1 import old_path
 from regard.recipes.keys import LIST_KEYS, Keys, choices_of, expectation
 from regard.recipes.yaml import Path, one_line, shown
 
@@ -40,7 +41,7 @@ class Source:
         if path in self.overrides:
             order = list(self.overrides).index(path)
             return (1, order), override_label(self.overrides[path])
-        for stated_path in (path, path[:1]):
+        for stated_path in (path, _old(path), path[:1]):
             if stated_path in self.lines:
                 return (0, self.lines[stated_path]), f"{self.name}:{self.lines[stated_path]}"
         return (2, 0), self.name
@@ -49,6 +50,11 @@ class Source:
         """As `location`, with the key appended unless an override already shows it."""
         rank, where = self.location(path)
         return rank, where if path in self.overrides else f"{where}: {one_line('.'.join(path))}"
+
+
+def _old(path: Path) -> Path:
+    """Where version 1 had a key of today."""
+    return (*path[:1], *map(str, old_path(path[1:])))
 
 
 def override_label(override: str) -> str:
@@ -80,9 +86,9 @@ def first_fault(
     """
     faults: dict[Path, _Fault] = {}
     for detail in error.errors(include_url=False):
-        fault = _fault(detail, values, source, keys)
-        # Each member of a union reports the same value, so one fault for each key is kept.
-        faults.setdefault(fault.path, fault)
+        for fault in _faults(detail, values, source, keys):
+            # Each member of a union reports the same value, so one fault for each key is kept.
+            faults.setdefault(fault.path, fault)
     first = min(faults.values(), key=lambda fault: fault.rank)
     more_faults = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     if first.expected is None:
@@ -92,9 +98,26 @@ def first_fault(
     )
 
 
+def _faults(
+    detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys: Keys
+) -> list[_Fault]:
+    """Converts one error of pydantic, which may be about several keys."""
+    if detail["type"] != "unused_key":
+        return [_fault(detail, values, source, keys)]
+    section = str(detail["loc"][0])
+    kind = str(values[section].get(keys.tags[section]))
+    faults = []
+    for below in detail["ctx"]["paths"]:
+        path = (section, *map(str, below))
+        rank, what = source.what(path)
+        advice = keys.help(path, kind)
+        faults.append(_Fault(rank, path, what, "an unknown key", keys.home(path, kind), advice))
+    return faults
+
+
 def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys: Keys) -> _Fault:
     """Converts one error of pydantic: which key is wrong, where it was set, what is expected."""
-    path = _path(detail, keys)
+    path = _path(detail, values, keys)
     if detail["type"] in ("value_error", "sections_disagree"):
         return _disagreement(detail, path, source)
     section = values.get(path[0])
@@ -109,6 +132,8 @@ def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys
         return part_fault
     expected, choices = _expected_values(path, keys, kind)
     value = _value_at(values, path)
+    if value is _NO_VALUE:
+        value = _value_at(values, _old(path))
     if value is _NO_VALUE:
         # Ranked last: it has no line, and a misspelt key elsewhere is often the cause.
         return _Fault(
@@ -125,7 +150,7 @@ def _fault(detail: ErrorDetails, values: Mapping[str, Any], source: Source, keys
         argument = f" {path[0]}" if path[0] in keys.sections else ""
         expected, fix = f"a known {path[-1]}", did_you_mean(close_names, f"{LIST_KEYS}{argument}")
     if path == ("version",):
-        fix = "this Regard reads version 1 of recipes"
+        fix = "this Regard reads versions 1 and 2 of recipes"
     return _Fault(rank, path, what, shown(value), expected, fix)
 
 
@@ -149,7 +174,8 @@ def _expected_values(path: Path, keys: Keys, kind: str | None) -> tuple[str, lis
     if path[0] not in keys.sections:
         field = keys.top[path[0]]
     elif len(path) > 1:
-        field = keys.fields(path[0], kind)[path[1]]
+        fields = keys.fields(path[0], kind)
+        field = fields[next(key for key in reversed(path) if key in fields)]
     else:
         first_config = next(iter(keys.sections[path[0]].values()))
         name, field = next(iter(first_config.model_fields.items()))
@@ -168,11 +194,13 @@ def _advice_to_add(path: Path, example: str, keys: Keys) -> str:
     return f"add the line {path[0]}: {{}} for its defaults"
 
 
-def _path(detail: ErrorDetails, keys: Keys) -> Path:
+def _path(detail: ErrorDetails, values: Mapping[str, Any], keys: Keys) -> Path:
     """The key that an error is about: `("data", "grammar", "pairs")` -> `("data", "pairs")`."""
     section, *keys_below = map(str, detail["loc"] or ("",))
-    if detail["type"].startswith("union_tag"):
+    if detail["type"].startswith("union_tag") and not keys_below:
         return section, keys.tags[section]
+    if section in keys.nested and isinstance(values.get(section), dict):
+        return keys.origin(section, values[section], detail["loc"][2:])
     if section in keys.tags:  # pydantic names the kind after the section
         keys_below = keys_below[1:]
     # Further parts are the index of an item, or the member of a union.
@@ -200,7 +228,10 @@ def _value_at(values: Mapping[str, Any], path: Path) -> Any:
     """The value at a path of keys; `_NO_VALUE` if there is none."""
     value: Any = values
     for part in path:
-        if not isinstance(value, dict) or part not in value:
+        if isinstance(value, tuple) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        elif isinstance(value, dict) and part in value:
+            value = value[part]
+        else:
             return _NO_VALUE
-        value = value[part]
     return value

@@ -7,13 +7,14 @@ data, of another family, or of another size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from regard.config import Config
 from regard.data.config import DATA_KINDS
 from regard.errors import InputError
 from regard.inputs.reader import READERS
+from regard.layers.short import STRUCTURE, short_fields, values_of, with_value, without_key
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS
 from regard.recipes.keys import Keys
@@ -25,8 +26,7 @@ DEFAULT_TASK = "translate"
 """The task that decides the model's family if `model.family` is missing and the task unknown."""
 MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "drop_path", "classes", "tags"}
 """Keys of `model` that a recipe may still set if its weights come from `start.folder`."""
-SIZE_KEYS = {"dim", "heads", "kv_heads", "head_dim", "hidden",
-            "layers", "encoder_layers", "decoder_layers"}  # fmt: skip
+SIZE_KEYS = {"dim", "heads", "kv_heads", "head_dim", "hidden", "layers"}
 """Keys of `model` that say how large it is, in every family; `model.size=…` replaces them, and all
 other numbers that a named size of the family gives."""
 FILE_KEYS = {("data", "train"), ("data", "valid"), ("data", "test"), ("data", "files")}
@@ -98,7 +98,11 @@ def apply_overrides(
         merged["model"] = _without_former_model(merged.get("model", {}), model, default_family)
     for path, value in overrides.items():
         section = merged if len(path) == 1 else merged.setdefault(path[0], {})
-        if isinstance(section, dict):  # otherwise the file is wrong, which validation reports
+        if not isinstance(section, dict):  # the file is wrong, which validation reports
+            continue
+        if path[0] in keys.nested:  # stronger than what the file says about single parts
+            merged[path[0]] = with_value(section, path[1:], value)
+        else:
             section[path[-1]] = value
     return merged
 
@@ -116,11 +120,23 @@ def replaced_by_size(
     section = values.get("model")
     if overrides.get(("model", "size")) is None or not isinstance(section, dict):
         return {}
-    return {
-        key: value
-        for key, value in section.items()
-        if key != "size" and ("model", key) not in overrides and getattr(model, key, value) != value
-    }
+    written = {key: value for key, value in _single_values(section)
+               if key != "size" and ("model", key) not in overrides}  # fmt: skip
+    replaced = {}
+    for key, value in written.items():
+        values_now = [now for _, now in values_of(model, key.rpartition(".")[2])]
+        if values_now and value not in [getattr(now, "kind", now) for now in values_now]:
+            replaced[key] = value
+    return replaced
+
+
+def _single_values(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a section that are no sections themselves, by their dotted keys."""
+    for key, value in section.items():
+        if isinstance(value, dict):
+            yield from _single_values(value, f"{prefix}{key}.")
+        elif key not in ("kind", "block"):
+            yield prefix + key, value
 
 
 def add_implied_values(values: dict[str, Any]) -> dict[str, Any]:
@@ -152,9 +168,14 @@ def _default_family(task: Any) -> str:
 def _without_start_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """The `tokens` and `model` sections without the values that `start.folder` decides."""
     model = values.get("model")
-    if not isinstance(model, dict):
-        return {"tokens": {}}
-    return {"tokens": {}, "model": {k: v for k, v in model.items() if k in MAY_DIFFER}}
+    return {"tokens": {}} if not isinstance(model, dict) else {"tokens": {}, "model": _free(model)}
+
+
+def _free(section: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a model's section, and of sections in it, that may differ from the folder's."""
+    free = {key: value for key, value in section.items() if key in MAY_DIFFER}
+    parts = {key: _free(value) for key, value in section.items() if isinstance(value, dict)}
+    return free | {key: part for key, part in parts.items() if part}
 
 
 def _without_former_kind(data: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
@@ -201,13 +222,11 @@ def _without_former_model(
     old = str(model.get("family", default_family))
     new = str(overrides.get("family", old))
     if new != old and {old, new} <= set(CONFIGS):
-        old_fields, new_fields = CONFIGS[old].model_fields, CONFIGS[new].model_fields
-        computed = CONFIGS[new].COMPUTED
-        model = {
-            key: value
-            for key, value in model.items()
-            if (key in new_fields or key not in old_fields) and key not in computed
-        }
+        old_fields, new_fields = (short_fields(CONFIGS[family]) for family in (old, new))
+        model = {key: value for key, value in model.items()
+                 if key in new_fields or key not in old_fields}  # fmt: skip
+        unused = {path[0] for path in CONFIGS[new].resolve(model).unused} & {*old_fields}
+        model = {key: value for key, value in model.items() if key not in unused}
         if model.get("size") not in (None, *CONFIGS[new].SIZES):
             del model["size"]
     if "size" not in overrides or new not in CONFIGS:
@@ -230,10 +249,14 @@ def _without_former_size(
         config: The config of the family.
     """
     old, new = (config.SIZES.get(str(name), {}) for name in (model.get("size"), size))
-    old_defaults = {key: field.default for key, field in config.model_fields.items()} | old
-    spelled_out = {key for key in {*old, *new} if model.get(key) == old_defaults[key]}
+    defaults = {key: field.default for key, field in short_fields(config).items()}
+    defaults |= {**config.DEFAULTS, **old}
+    written = {key.rpartition(".")[2]: value for key, value in _single_values(model)}
+    spelled_out = {key for key in {*old, *new} if written.get(key) == defaults[key]}
     replaced = {*new, *_size_keys(config)} if str(size) in config.SIZES else set()
-    return {key: value for key, value in model.items() if key not in replaced | spelled_out}
+    for key in {*replaced, *spelled_out} - STRUCTURE:
+        model = without_key(model, key)
+    return {key: value for key, value in model.items() if value != {}}
 
 
 def _size_keys(config: type[ModelConfig]) -> set[str]:

@@ -36,6 +36,7 @@ from regard.data.config import DATA_KINDS, Columns, DataConfig
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError, did_you_mean, nearest
 from regard.inputs.text.config import TokensConfig
+from regard.models import version_1
 from regard.models.config import ModelConfig
 from regard.models.families import CONFIGS, FAMILIES
 from regard.recipes.keys import Keys
@@ -52,6 +53,8 @@ from regard.runtime.files import read_regular
 from regard.tasks.specs import TASKS
 from regard.train.config import StartConfig, TrainConfig
 
+VERSION = 2
+"""The version of recipes that is written."""
 LARGEST = 1_000_000
 """Largest size of a recipe file in bytes; a usual recipe has about a thousand."""
 
@@ -80,8 +83,8 @@ STRICT = object()
 class Recipe(Config):
     """All settings of a run."""
 
-    version: Literal[1]
-    """Version of the recipe format."""
+    version: Literal[2]
+    """Version of the recipe format; recipes of version 1 are read, too."""
     task: Annotated[str, NameIn(TASKS)]
     data: DataConfig
     tokens: TokensConfig
@@ -111,7 +114,8 @@ class Recipe(Config):
 
     @model_validator(mode="after")
     def _one_matrix_needs_one_vocabulary(self) -> Recipe:
-        if getattr(self.model, "tied", None) == "all" and not self.tokens.shared:
+        two_vocabularies = len(self.model.VOCABULARIES) == 2
+        if two_vocabularies and self.model.tied == "all" and not self.tokens.shared:
             raise PydanticCustomError(
                 "sections_disagree",
                 "model.tied: all needs tokens.shared: true (or set model.tied: output)",
@@ -131,6 +135,7 @@ KEYS = Keys(
         "start": {"": StartConfig},
     },
     tags={"data": "kind", "model": "family"},
+    nested=("model",),
 )
 """All keys of a recipe: those at the top level, and those of each section by its kind."""
 
@@ -195,13 +200,18 @@ def load_form(
 ) -> AnyRecipe:
     """`load` for a recipe of any form."""
     name, text = _find(os.fspath(name_or_path))
-    return form_from_text(form, text, name, overrides)
+    return form_from_text(form, text, name, overrides, notice=True)
 
 
 def form_from_text(
-    form: RecipeFormat[AnyRecipe], text: str, name: str, overrides: Sequence[str] = ()
+    form: RecipeFormat[AnyRecipe],
+    text: str,
+    name: str,
+    overrides: Sequence[str] = (),
+    *,
+    notice: bool = False,
 ) -> AnyRecipe:
-    """`from_text` for a recipe of any form."""
+    """`from_text` for a recipe of any form; with `notice`, one of version 1 is reported."""
     document = read(text, lambda line: f"{name}:{line}")
     if not isinstance(document.values, dict):
         got = "an empty file" if document.values is None else "no keys"
@@ -222,7 +232,9 @@ def form_from_text(
             form_from_text(form, text, name, overrides[:i])  # an earlier fault is reported first
             raise
         override_values[path], override_texts[path] = value, override
-    values = add_implied_values(apply_overrides(document.values, override_values, form.keys))
+    if document.values.get("version") == 1 and notice:
+        _logger.warning("%s", version_notice(name))
+    values = _complete(document.values, override_values, form)
     try:
         recipe = form.validate(values)
     except ValidationError as error:
@@ -233,6 +245,30 @@ def form_from_text(
         replaced = replaced_by_size(document.values, override_values, recipe.model)
         _report_replaced(name, replaced, recipe)
     return recipe
+
+
+def _complete(
+    values: dict[str, Any], overrides: Mapping[tuple[str, ...], Any], form: RecipeFormat[Any]
+) -> dict[str, Any]:
+    """The values of a file with overrides, in today's version, with values that follow."""
+    complete = add_implied_values(apply_overrides(values, overrides, form.keys))
+    if complete.get("version") != 1:
+        return complete
+    model = complete.get("model")
+    config = CONFIGS.get(str(model.get("family"))) if isinstance(model, dict) else None
+    if form is FORM and config is not None and isinstance(model, dict):
+        used = version_1.upgraded(config, model)
+        complete["model"] = {key: value for key, value in model.items()
+                             if key in used or ("model", key) in overrides}  # fmt: skip
+    return {**complete, "version": VERSION}
+
+
+def version_notice(name: str) -> str:
+    """The notice for a recipe of version 1."""
+    return (
+        f"{one_line(name)} is a recipe of version 1, read as version {VERSION}: "
+        f"`regard recipe --full {one_line(name)}` prints it in today's form"
+    )
 
 
 def _report_replaced(name: str, replaced: Mapping[str, Any], recipe: Recipe) -> None:
@@ -283,7 +319,17 @@ def changed(old: Config, new: Config) -> list[str]:
     before, after = dict(_dotted(old)), dict(_dotted(new))
     missing = object()  # not None, since a value can be None
     keys = [*after, *(key for key in before if key not in after)]
-    return [key for key in keys if before.get(key, missing) != after.get(key, missing)]
+    differing = [key for key in keys if before.get(key, missing) != after.get(key, missing)]
+    # What differs in all parts of a model that have a key is named by the short key.
+    same = [key for key in keys if key not in differing and key.startswith("model.")]
+    short_only = {_short(key) for key in differing} - {_short(key) for key in same}
+    named = [_short(key) if _short(key) in short_only else key for key in differing]
+    return list(dict.fromkeys(named))
+
+
+def _short(key: str) -> str:
+    """`model.encoder.dim` -> `model.dim`; other keys as they are."""
+    return f"model.{key.rpartition('.')[2]}" if key.startswith("model.") else key
 
 
 def shipped() -> dict[str, str]:
@@ -340,10 +386,27 @@ def is_resolved(path: Path, form: RecipeFormat[Any] = FORM) -> bool:
 
 def _dotted(recipe: Config) -> Iterator[tuple[str, object]]:
     for section, values in recipe.model_dump().items():
-        if isinstance(values, dict):
+        if section == "model":
+            yield from _leaves(values, "model")
+        elif isinstance(values, dict):
             yield from ((f"{section}.{key}", value) for key, value in values.items())
         else:
             yield section, values
+
+
+def _leaves(values: Any, key: str) -> Iterator[tuple[str, object]]:
+    """The single values of nested parts by their dotted keys, such as `model.encoder.dim`."""
+    nested = isinstance(values, dict) and values
+    parts = values.items() if nested else enumerate(values) if _is_block(values) else ()
+    if not parts:
+        yield key, values
+    for name, value in parts:
+        yield from _leaves(value, f"{key}.{name}")
+
+
+def _is_block(values: Any) -> bool:
+    """Whether a value is a list of parts."""
+    return isinstance(values, tuple) and bool(values) and isinstance(values[0], dict)
 
 
 def _shipped_files() -> Iterator[tuple[str, Traversable]]:
@@ -417,7 +480,7 @@ def _find_causes(
         other_overrides = {key: value for key, value in override_values.items() if key != path}
         remaining: dict[tuple[int | str, ...], str] = {}
         try:
-            form.validate(add_implied_values(apply_overrides(values, other_overrides, form.keys)))
+            form.validate(_complete(values, other_overrides, form))
         except ValidationError as other:
             remaining = {fault["loc"]: fault["msg"] for fault in other.errors(include_url=False)}
         for location in before:

@@ -44,7 +44,7 @@ EQUAL = ("task", "data", "train.steps", "train.batch_tokens", "seed")
 class ComparisonRecipe(Config):
     """A recipe with `task: compare`: names of models, each with a recipe and overrides."""
 
-    version: Literal[1]
+    version: Literal[2]
     task: Literal["compare"]
     compare: dict[str, str] | tuple[str, ...] = Field(min_length=1)
     """The recipes, each followed by overrides, such as `tiny/recurrent model.cell=lstm`; with a

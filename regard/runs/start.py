@@ -7,7 +7,7 @@ all of that from its own checkpoint, since the folder may no longer exist.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,10 +17,12 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from regard.checkpoint.folder import Snapshot, folder_name
+from regard.config import Config
 from regard.data.config import MixtureData
 from regard.errors import InputError
 from regard.inputs.text import Vocabulary
 from regard.layers import freezing
+from regard.layers.short import Path, value_at, values_of, with_value
 from regard.models import Model, parse_description
 from regard.models.config import ModelConfig
 from regard.models.load_weights import check_weights
@@ -198,32 +200,63 @@ def _with_header_of(old: Any, data: Any) -> Any:
 def _pretrained_config(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
     """The config of the folder's model with the recipe's changes and the head for its task."""
     ignored = {*KEYS_OF_FOLDER, *recipe.model.HEADS} - MAY_DIFFER
-    own_keys = recipe.model.model_fields_set - ignored
-    own_values = {key: value for key, value in recipe.model if key in own_keys}
     values = base.model_dump()
-    preset = type(recipe.model).SIZES.get(str(recipe.model.size), {})
-    for key, value in own_values.items():
-        if key not in MAY_DIFFER and value != values.get(key):
-            by_size = f" by model.size: {recipe.model.size}" if preset.get(key) == value else ""
-            raise InputError(
-                f"model.{key}",
-                got=f"{value}{by_size}",
-                expected=f"{values.get(key)}, as in {folder}",
-                fix=f"with start.folder, only {', '.join(sorted(MAY_DIFFER))} may be set in model",
-            )
+    own_values: dict[Path, Any] = {}
+    for path, statement in recipe.model.written().items():
+        key = str(path[-1])
+        if key in MAY_DIFFER:
+            own_values[statement.origin] = statement.value
+        elif key not in ignored:
+            _check_same(recipe.model, base, path, folder)
     if not is_labelled(recipe.task):
-        return type(base).model_validate(values | own_values)
-    if base.shape != "encoder":
+        return _with_values(base, values, own_values)
+    if "decoder" in base.sides:
         raise InputError(
             f"task: {recipe.task}",
             got=f"{folder}, a {base.family} model, to start from",
             expected="an encoder: BERT, RoBERTa, DistilBERT",
         )
     # Names of classes or tags come from the recipe, else from the data.
-    values |= {key: () for key in LABEL_KEYS if key in base.HEADS}
-    if "pooling_layer" in values:  # it belongs to a task of the pretraining
-        values["pooling_layer"] = False
-    return with_task_head(recipe.task, type(base).model_validate(values | own_values))
+    for key in LABEL_KEYS:
+        if key in base.HEADS:
+            values = with_value(values, [key], ())
+    if "pooling_layer" in type(base.head).model_fields:  # it belongs to a task of the pretraining
+        values = with_value(values, ["pooling_layer"], value=False)
+    return with_task_head(recipe.task, _with_values(base, values, own_values))
+
+
+def _check_same(model: ModelConfig, base: ModelConfig, path: Path, folder: str) -> None:
+    """Refuses a value of a recipe that is another in the folder's model.
+
+    Args:
+        model: The recipe's config.
+        base: The config of the folder's model.
+        path: The path of a value that the recipe has set.
+        folder: The folder's name.
+    """
+    key, wanted = str(path[-1]), value_at(model, path)
+    elsewhere = [
+        value for _, value in values_of(base, key)
+    ]  # if the folder's model has other parts
+    expected = value_at(base, path, next(iter(elsewhere), None))
+    is_section = isinstance(wanted, Config) or key == "block"  # its values are checked one by one
+    if is_section or wanted == expected:
+        return
+    statement = model.origins[path]
+    by_size = f" by model.size: {model.size}" if statement.source == 1 else ""
+    raise InputError(
+        f"model.{'.'.join(map(str, statement.origin))}",
+        got=f"{wanted}{by_size}",
+        expected=f"{expected}, as in {folder}",
+        fix=f"with start.folder, only {', '.join(sorted(MAY_DIFFER))} may be set in model",
+    )
+
+
+def _with_values(base: Any, values: dict[str, Any], own_values: Mapping[Path, Any]) -> Any:
+    """The config of the folder's model with the values of a recipe that may differ."""
+    for origin, value in own_values.items():
+        values = with_value(values, origin, value)
+    return type(base).model_validate(values)
 
 
 def freeze(model: Model, what: Freeze) -> None:

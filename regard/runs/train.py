@@ -355,6 +355,6 @@ def _check_memory(recipe: Recipe, vocabularies: Sequence[int]) -> None:
     """
     model = meta_model(recipe.model, *vocabularies)
     count = sum(parameter.numel() for parameter in model.parameters())
-    what = f"a training of {short(count)} parameters ({recipe.model.widths})"
+    what = f"a training of {short(count)} parameters ({recipe.model.summary})"
     fix = "take a smaller model.dim, model.hidden or number of layers; `regard plan` counts them"
     check_memory(what, count * sum(BYTES_PER_PARAMETER.values()), fix)

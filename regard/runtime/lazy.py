@@ -15,19 +15,6 @@ def imported(path: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def modules_by_name(modules: Mapping[str, str]) -> dict[str, str]:
-    """For each public name the module that defines it.
-
-    Args:
-        modules: For each module its public names, divided by spaces.
-
-    Example:
-        >>> modules_by_name({"regard.layers": "Tap Edit"})
-        {'Tap': 'regard.layers', 'Edit': 'regard.layers'}
-    """
-    return {name: module for module, names in modules.items() for name in names.split()}
-
-
 def lazy_package(package: str) -> tuple[Callable[[str], Any], list[str]]:
     """Makes the `__getattr__` and the `__all__` of a package from its stub.
 

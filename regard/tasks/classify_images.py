@@ -123,7 +123,7 @@ class ClassifyImages(LabelledTask[Any]):
 
     def lengths(self, model: ImageEncoder, encoded: Sequence[Encoded]) -> list[int]:
         """The number of tokens of each image."""
-        return [model.config.tokens] * len(encoded)
+        return [model.config.max_length] * len(encoded)
 
     def learn_from(self, teacher: Teacher) -> None:
         """Sets a teacher, whose answers become a part of the loss.
@@ -158,11 +158,11 @@ class ClassifyImages(LabelledTask[Any]):
                 reader = reader.model_copy(update={"mean": mean, "std": std})
             processor = Processor(reader)
         classes = model.classes or getattr(data, "names", ()) or sort_classes(splits.train.labels)
-        completed = model.model_copy(update={"classes": classes})
+        completed = model.changed(classes=classes)
         _check_batches(completed, train.batch_tokens, len(splits.train))
         options = ImageOptions(
             classes=completed.classes,
-            tokens=completed.tokens,
+            tokens=completed.max_length,
             batch_tokens=train.batch_tokens,
             smoothing=train.label_smoothing,
             augment=getattr(data, "augment", 0.0),
@@ -255,7 +255,7 @@ class ClassifyImages(LabelledTask[Any]):
         if not isinstance(examples, LabelledImages):
             raise InputError("images", got=kind_of(examples), expected="images with their classes")
         numbers = torch.tensor(label_indices(model.config.classes, examples.labels))
-        for rows in equal_length_batches([model.config.tokens] * len(examples), TOKENS_AT_ONCE):
+        for rows in equal_length_batches([model.config.max_length] * len(examples), TOKENS_AT_ONCE):
             source = Dense(self.reader.normalised(torch.from_numpy(examples.values[rows])))
             yield Batch(source, Ragged(numbers[rows], (1,) * len(rows)), tuple(rows))
 
@@ -291,7 +291,7 @@ class ClassifyImages(LabelledTask[Any]):
         if not isinstance(images, Iterable) or isinstance(images, str | bytes | Mapping):
             raise InputError("images", got=kind_of(images), expected="a list of images or paths")
         images = list(images)
-        batches = equal_length_batches([model.config.tokens] * len(images), TOKENS_AT_ONCE)
+        batches = equal_length_batches([model.config.max_length] * len(images), TOKENS_AT_ONCE)
         return (self.reader.collate(self.reader.read([images[i] for i in b])) for b in batches)
 
     def trace(self, model: ImageEncoder, item: Any, tap: Tap, **_: Any) -> Trace:
@@ -345,9 +345,9 @@ def _check_batches(model: Any, batch_tokens: int, images: int) -> None:
     if least == 1:
         return
     why = f"its batch norm cannot learn from one image of {height} x {width}"
-    if batch_tokens < least * model.tokens:
+    if batch_tokens < least * model.max_length:
         got = f"{batch_tokens}, which is one image for family {model.family}"
-        expected = f"at least {least * model.tokens}: {least} images"
+        expected = f"at least {least * model.max_length}: {least} images"
         fix = f"{why}; raise train.batch_tokens, or take a larger model.image"
         raise InputError("train.batch_tokens", got=got, expected=expected, fix=fix)
     if images < least:

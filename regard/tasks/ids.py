@@ -76,7 +76,7 @@ def embed_ids(model: Model, ids: Any, *, pool: str, normalise: bool) -> Tensor:
     rows, _ = rows_of(ids, None)
     for row in rows:
         check_ids(row, model)
-    if model.config.shape != "encoder" and not model.config.bidirectional:
+    if "decoder" in model.config.sides and not model.config.bidirectional:
         raise InputError("embed", got="a model that generates text", expected="an encoder")
     with evaluating(model):
         texts = Ragged.of(rows).to(model.device)
@@ -167,7 +167,7 @@ def generate_ids(
     """
     for row in rows:
         check_ids(row, model)
-    if model.config.shape == "encoder":
+    if "decoder" not in model.config.sides:
         raise InputError("generate", got="an encoder", expected="a model that generates text")
     has_target = model.config.has_target
     symbols = _decoding_symbols(vocabulary, begins=has_target)

@@ -155,7 +155,7 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
             if len(names) < 2:
                 got = f"{names[0]!r} alone" if names else "none"
                 raise InputError(f"{key} in {data.train}", got=got, expected="at least two of them")
-            model = model.model_copy(update={key: names})
+            model = model.changed(**{key: names})
         completed: Any = with_task_head(settings.task, model)
         options = ReadingOptions(
             longest=min(completed.max_length, data.longest or completed.max_length),
@@ -184,7 +184,7 @@ class LabelledTask(EncoderTask, ABC, Generic[Example]):
         """The config of a resumed run, with its head and its labels."""
         label_keys = [key for key in LABEL_KEYS if key in config.HEADS]
         labels = {key: getattr(config, key) or getattr(before, key, ()) for key in label_keys}
-        return with_task_head(task, config.model_copy(update=labels))
+        return with_task_head(task, config.changed(**labels))
 
     def rows(
         self, examples: Sequence[Example], labels: Sequence[str], longest: int
@@ -332,12 +332,12 @@ def with_task_head(task: str, config: Any) -> Any:
     head_key = TASKS[task].head
     heads: dict[str, Any] = {head: () if head in LABEL_KEYS else False for head in config.HEADS}
     heads[head_key] = getattr(config, head_key) if head_key in LABEL_KEYS else True
-    pooler = getattr(config, "pooler", None)
+    pooler = getattr(config.head, "pooler", None)
     if pooler is not None and head_key != "classes":
         heads["pooler"] = "none"
     elif pooler == "none":
         heads["pooler"] = "tanh" if config.token_types else "relu"
-    return config.model_copy(update=heads)
+    return config.changed(**heads)
 
 
 def class_loss(model: Any, batch: Batch[Any], smoothing: float) -> Tensor:

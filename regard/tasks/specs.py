@@ -25,7 +25,7 @@ from regard.tasks.verbs import (
 
 if TYPE_CHECKING:
     from regard.inputs.text import Vocabulary
-    from regard.models.config import ModelConfig, Shape
+    from regard.models.config import ModelConfig
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class TaskSpec:
     Attributes:
         homes: The import path of the task's class, for each modality that its models can read;
             imported on first use.
-        shapes: The model shapes that can do the task.
+        ability: What a model must be able to do (`ModelConfig.abilities`); empty if the head that
+            the task adds suffices.
         family: The default model family of a recipe for this task.
         verbs: What a model of this task can be asked to do; each is a method of the class.
         head: The config key of the output head that the task needs; empty if the logits over the
@@ -47,7 +48,7 @@ class TaskSpec:
     """
 
     homes: Mapping[str, str]
-    shapes: tuple[Shape, ...]
+    ability: str
     family: str
     verbs: tuple[Verb, ...] = ()
     head: str = ""
@@ -55,10 +56,10 @@ class TaskSpec:
     contextual: bool = False
 
     def fits(self, config: ModelConfig) -> bool:
-        """Whether a model of this config can have the shape, input and head of the task."""
+        """Whether a model of this config reads what the task is about, and can have its head."""
         if config.reads not in self.homes or (self.head and self.head not in config.HEADS):
             return False
-        return any(shape in self.shapes for shape in config.shapes)
+        return not self.ability or self.ability in config.abilities
 
     def class_for(self, config: ModelConfig) -> Any:
         """The task's class for what the model reads."""
@@ -72,7 +73,7 @@ class TaskSpec:
     def can_be_done_by(self, config: ModelConfig, vocabulary: Vocabulary | None) -> bool:
         """Whether a model trained for another task can do this one as well.
 
-        It can if its shape and kind of input fit and it has the head (`head`) and the special
+        It can if its abilities and kind of input fit and it has the head (`head`) and the special
         tokens (`needs`) that this task asks for. A task that asks for neither is never offered,
         except that of vectors to a contextual model.
         """
@@ -83,44 +84,41 @@ class TaskSpec:
         return not self.needs or (vocabulary is not None and imported(self.needs)(vocabulary))
 
 
-_WRITERS: tuple[Shape, ...] = ("encoder_decoder",)
-_READERS: tuple[Shape, ...] = ("encoder",)
-
 TASKS: dict[str, TaskSpec] = {
     "translate": TaskSpec(
-        {"text": "regard.tasks.translate.Translate"}, _WRITERS, "transformer", (TRANSLATE,)
+        {"text": "regard.tasks.translate.Translate"}, "writes", "transformer", (TRANSLATE,)
     ),
     "rewrite": TaskSpec(
-        {"text": "regard.tasks.rewrite.Rewrite"}, _WRITERS, "t5", (TRANSLATE, GENERATE)
+        {"text": "regard.tasks.rewrite.Rewrite"}, "writes", "t5", (TRANSLATE, GENERATE)
     ),
     "restore": TaskSpec(
         {"text": "regard.tasks.restore.Restore"},
-        _WRITERS,
+        "writes",
         "t5",
         (GENERATE, RESTORE),
         needs="regard.inputs.text.learn.has_sentinels",
     ),
     "generate": TaskSpec(
-        {"text": "regard.tasks.generate.Generate"}, ("decoder",), "gpt", (GENERATE, SUGGEST)
+        {"text": "regard.tasks.generate.Generate"}, "continues", "gpt", (GENERATE, SUGGEST)
     ),
-    "fill": TaskSpec({"text": "regard.tasks.fill.Fill"}, _READERS, "bert", (EMBED, FILL), "masked"),
+    "fill": TaskSpec({"text": "regard.tasks.fill.Fill"}, "", "bert", (EMBED, FILL), "masked"),
     "classify": TaskSpec(
         {
             "text": "regard.tasks.classify.Classify",
             "images": "regard.tasks.classify_images.ClassifyImages",
         },
-        _READERS,
+        "",
         "bert",
         (CLASSIFY, EMBED),
         "classes",
     ),
-    "tag": TaskSpec({"text": "regard.tasks.tag.Tag"}, _READERS, "bert", (TAG, EMBED), "tags"),
+    "tag": TaskSpec({"text": "regard.tasks.tag.Tag"}, "", "bert", (TAG, EMBED), "tags"),
     "answer": TaskSpec(
-        {"text": "regard.tasks.answer.Answer"}, _READERS, "bert", (ANSWER, EMBED), "spans"
+        {"text": "regard.tasks.answer.Answer"}, "", "bert", (ANSWER, EMBED), "spans"
     ),
     "embed": TaskSpec(
         {"text": "regard.tasks.embed.Embed", "images": "regard.tasks.embed.EmbedImages"},
-        (*_READERS, *_WRITERS, "decoder"),
+        "vectors",
         "bert",
         (EMBED,),
         contextual=True,

@@ -90,7 +90,7 @@ class VectorsTrainConfig(Config):
 class VectorsRecipe(Config):
     """The complete recipe of a training run."""
 
-    version: Literal[1]
+    version: Literal[2]
     task: Literal["vectors"]
     data: Annotated[SentencesData | LibraryData | NoData, Field(discriminator="kind")]
     tokens: WordsConfig = WordsConfig()

@@ -180,7 +180,7 @@ def _t5(sentence: str, seed: int) -> Pattern:
     given = prepared(sentence, Restore.around, MOST)
     batch = given.cut(0, seed)
     vocab = given.tokenizer.vocab
-    model = build(T5Config(**SIZES, encoder_layers=LAYERS, decoder_layers=LAYERS), vocab, vocab)
+    model = build(T5Config(**SIZES, layers=LAYERS), vocab, vocab)
     tap = Tap("*.weights")
     with evaluating(model):
         model(*batch.sides, tap)

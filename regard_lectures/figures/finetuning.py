@@ -153,7 +153,7 @@ def _draw_examples(pool: Sequence[LabelledText], seed: int) -> list[LabelledText
 def _begin(base: Pretrained, way: str, seed: int) -> Encoder:
     """A model with a new layer for the topics; other weights are pretrained or new, by `way`."""
     torch.manual_seed(seed)
-    named = base.model.config.model_copy(update={"classes": tuple(TOPICS)})
+    named = base.model.config.changed(classes=tuple(TOPICS))
     model: Encoder = build(with_task_head("classify", named), base.model.vocab)
     frozen = WAYS[way]
     if frozen is not None:

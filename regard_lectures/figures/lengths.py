@@ -92,9 +92,10 @@ def draw_parts(count: int, data: torch.Generator) -> tuple[Tensor, Tensor]:
 def train(scheme: str, steps: int, seed: int, on_step: OnStep) -> Decoder:
     """Train a decoder with a position scheme on texts of `TRAINED` tokens."""
     torch.manual_seed(seed)
+    positions = {"kind": scheme, **({"farthest": FARTHEST} if scheme == "buckets" else {})}
     config = GPTConfig(
-        layers=LAYERS, dim=DIM, heads=HEADS, hidden=HIDDEN, positions=scheme, farthest=FARTHEST,
-        dropout=0.0, tied=False, scaled_embedding=True, max_length=LONGEST,
+        layers=LAYERS, dim=DIM, heads=HEADS, hidden=HIDDEN, positions=positions, dropout=0.0,
+        tied=False, scaled_embedding=True, max_length=LONGEST,
     )  # fmt: skip
     model = Decoder(config, VOCAB)
     descent = Descent(model.parameters(), RATE, on_step, warming(WARMUP, steps), beta=0.98)

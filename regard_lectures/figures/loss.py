@@ -71,8 +71,7 @@ def measure(text: str | None, word: int, steps: int, smoothing: float, seed: int
     task = Translate(vocabulary, pairs, batch_tokens=BATCH_TOKENS, smoothing=smoothing, seed=seed)
     ids, index = _target(task, pair, word)
     config = TransformerConfig(
-        dim=64, heads=4, hidden=128, encoder_layers=1, decoder_layers=1, tied="output",
-        dropout=0.0, max_length=32,
+        dim=64, heads=4, hidden=128, layers=1, tied="output", dropout=0.0, max_length=32,
     )  # fmt: skip
     model: EncoderDecoder = build(config, vocabulary.source.vocab, vocabulary.target.vocab)
     before = _distribution(model, task, pair, index)

@@ -227,7 +227,7 @@ def _load_encoder(folder: str) -> tuple[Encoder, Tokenizer]:
     """
     pipeline = load(folder, device="cpu")
     tokenizer = None if pipeline.vocabulary is None else pipeline.vocabulary.source
-    if pipeline.model.config.shape != "encoder" or tokenizer is None:
+    if "decoder" in pipeline.model.config.sides or tokenizer is None:
         raise InputError(
             "model", got=f"{folder}, a {pipeline.model.config.family}", expected="a BERT's folder"
         )

@@ -57,9 +57,9 @@ def measure(model: str, steps: int, seed: int) -> dict[str, Any]:
         for _ in range(steps):
             chosen = torch.randint(SCENES, (BATCH,), generator=data)
             loss = F.cross_entropy(vit(Dense(pixels[chosen])), targets[chosen])
-            descent.step(loss, BATCH * vit.config.tokens)
+            descent.step(loss, BATCH * vit.config.max_length)
     name = f"a ViT that was trained for {steps} steps to say where a drawn shape is"
-    return {"of": name, **_cosines(vit.encoder.positions.table.detach(), vit.config.grid)}
+    return {"of": name, **_cosines(vit.encoder.positions.table.detach(), vit.config.encoder.grid)}
 
 
 def draw_shapes(seed: int) -> tuple[Tensor, Tensor]:
@@ -82,7 +82,7 @@ def _positions(model: str) -> tuple[Tensor, tuple[int, int]]:
     if network.config.reads != "images" or not isinstance(table, nn.Parameter):
         got = f"{model}, without learned positions of patches"
         raise InputError("model", got=got, expected="a ViT with model.positions: learned")
-    rows, columns = network.config.grid
+    rows, columns = network.config.encoder.grid
     return table.detach()[-rows * columns :], (rows, columns)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,16 +18,7 @@ from torch import Tensor, nn
 
 from regard.draw import LINE_STYLES, MUTED, LineStyle
 from regard.explain import Board, Drawing, Numbers, key_of
-from regard.layers import (
-    BlockShape,
-    Context,
-    Embed,
-    Layout,
-    Mask,
-    Stack,
-    VocabularyHead,
-    position_scheme,
-)
+from regard.layers import Context, Embed, Layout, Mask, SequenceStack, Stack, VocabularyHead
 from regard_lectures.figures.costs import decades
 from regard_lectures.figures.descent import Descent, running_median, warming
 from regard_lectures.progress import OnStep, training_progress
@@ -54,20 +45,24 @@ class Copier(nn.Module):
 
     def __init__(self, trial: Trial, layers: int) -> None:
         super().__init__()
-        shape = BlockShape(
-            DIM,
-            HEADS,
-            HIDDEN,
-            norm=trial.norm,
-            norm_place=trial.norm_place,
-            residual=trial.residual,
-        )
+        mixing: dict[str, Any] = {"positions": "rotary", "heads": HEADS, "hidden": HIDDEN}
         if trial.cell:
-            shape = replace(shape, sublayers=("recurrent",), cell=trial.cell, direction="both")
-        scheme = position_scheme("rotary", dim=DIM, heads=HEADS, max_length=LENGTH, causal=False)
+            mixing = {"positions": "none", "block": ("recurrent",), "direction": "both"}
+            mixing["cell"] = trial.cell
+        config = SequenceStack.model_validate(
+            {
+                "dim": DIM,
+                "layers": layers,
+                "norm": trial.norm,
+                "norm_place": trial.norm_place,
+                "residual": trial.residual,
+                "dropout": 0.0,
+                "max_length": LENGTH,
+                **mixing,
+            }
+        )
         self.embed = Embed(VOCAB, DIM)
-        final_norm = trial.norm_place == "pre"
-        self.stack = Stack(shape, layers, "encoder", scheme, final_norm=final_norm)
+        self.stack = Stack(config, "encoder")
         self.head = VocabularyHead(DIM, VOCAB)
         for parameter in self.parameters():  # as in the models: Glorot matrices, zero biases
             if parameter.dim() == 2:

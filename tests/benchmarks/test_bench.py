@@ -212,7 +212,7 @@ def test_batches_hold_the_same_pairs_under_the_budget() -> None:
 
 
 def test_useful_flops_do_not_count_padding(tmp_path: Path) -> None:
-    config = TransformerConfig(dim=8, heads=2, hidden=16, encoder_layers=1, decoder_layers=1)
+    config = TransformerConfig(dim=8, heads=2, hidden=16, layers=1)
     corpus = Corpus([([4], [5]), ([4, 5, 6, 7], [5, 6])], 10, 10)
 
     def flops(*pairs: tuple[list[int], list[int]]) -> float:
@@ -253,7 +253,7 @@ def test_looking_is_measured_with_the_weights_read(
 
 
 def test_a_turn_of_ours_is_a_step_of_the_trainer_for_each_batch(tmp_path: Path) -> None:
-    config = TransformerConfig(dim=8, heads=2, hidden=16, encoder_layers=1, decoder_layers=1)
+    config = TransformerConfig(dim=8, heads=2, hidden=16, layers=1)
     batches = {SAME: [[([4, 5], [6])], [([4], [5, 6, 7]), ([8], [9])]]}
     work = Work(config.model_dump(), 10, 10, batches, batch_tokens=100)
     contender = Train(work.save(tmp_path / "work.json"))
@@ -266,7 +266,7 @@ def test_a_turn_of_ours_is_a_step_of_the_trainer_for_each_batch(tmp_path: Path) 
 
 
 def test_ours_decodes_as_many_tokens_as_the_peers(tmp_path: Path) -> None:
-    config = TransformerConfig(dim=8, heads=2, hidden=16, encoder_layers=1, decoder_layers=1)
+    config = TransformerConfig(dim=8, heads=2, hidden=16, layers=1)
     batches = {"decode": [[([4, 5], [6]), ([7], [8]), ([9], [4])]]}
     contender = Decode(Work(config.model_dump(), 10, 10, batches).save(tmp_path / "work.json"))
     contender.prepare(threads=1)

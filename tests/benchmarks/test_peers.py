@@ -12,6 +12,7 @@ from torch import nn
 
 from benchmarks import training
 from benchmarks.peers import annotated, loop, marian, torch_transformer
+from benchmarks.peers.work import flat
 from benchmarks.run import experiments, main
 from regard.models import TransformerConfig
 
@@ -21,7 +22,7 @@ PAIRS = [([4, 5, 6], [7, 8]), ([9, 4], [5, 6, 7, 8]), ([4, 5, 6, 7, 8], [9])]
 def work(**changes: Any) -> dict[str, Any]:
     config = TransformerConfig(dim=16, heads=4, hidden=32, norm_place="post", max_length=20)
     return {
-        "model": {**config.model_dump(), **changes},
+        "model": {**flat(config.model_dump()), **changes},
         "source_vocab": 11,
         "target_vocab": 11,
         "pad": 0,

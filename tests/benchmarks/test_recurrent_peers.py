@@ -10,6 +10,7 @@ import torch
 from benchmarks.measure.ours import Decode, Train
 from benchmarks.measure.work import SAME, Work
 from benchmarks.peers import loop, step_by_step
+from benchmarks.peers.work import flat
 from regard.inputs.arrays import Ragged
 from regard.models import build
 from regard.models.families.seq2seq import Seq2SeqConfig
@@ -23,7 +24,7 @@ WORK = Work(
 def test_the_loop_computes_the_same_logits() -> None:
     torch.manual_seed(1)
     ours = build(WORK.config, 40, 40).eval()
-    theirs = step_by_step.Translator({**vars(WORK)}).eval()
+    theirs = step_by_step.Translator({**vars(WORK), "model": flat(WORK.model)}).eval()
     step_by_step.copy_weights(ours, theirs)
     assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters())
     batch = loop.padded(PAIRS, vars(WORK))

@@ -13,6 +13,7 @@ from regard.inputs.arrays import Ragged
 from regard.layers import Tap
 from regard.models import FAMILIES, build, describe, rebuild
 from regard.train.adam import Adam
+from tests.configs import fitting
 
 VOCAB = 11
 SOURCE, TARGET = (4, 2, 6, 1), (5, 3, 1, 6)
@@ -72,8 +73,6 @@ ALONE = {"gpt", "bert", "rnn"}
 """Families of one stack: tests/contracts/test_one_stack.py."""
 OF_IMAGES = {"vit", "cnn", "resnet"}
 """Families that read images: tests/contracts/test_image_families.py."""
-OF_BLOCKS = {"heads", "hidden"}
-"""Sizes that a recurrent translator does not have."""
 FAST = {
     "learned-pre", "rotary-post", "rms", "additive_grouped", "window", "plain",
     "convolutions", "gru-additive", "lstm-none", "rnn-dot", "deep_lstm",
@@ -96,10 +95,7 @@ def test_every_family_is_under_contract():
 @pytest.fixture(params=MODELS)
 def model(request):
     family, name = request.param
-    known = FAMILIES[family].config.model_fields
-    sizes = {key: value for key, value in SIZES.items() if key in known}
-    assert set(SIZES) - set(sizes) <= OF_BLOCKS
-    config = FAMILIES[family].config.model_validate(sizes | VARIANTS[family][name])
+    config = fitting(FAMILIES[family].config, SIZES, **VARIANTS[family][name])
     return build(config, VOCAB, VOCAB).eval()
 
 

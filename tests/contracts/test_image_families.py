@@ -16,7 +16,7 @@ from regard.kernels import int8
 from regard.layers import Edit, Tap, knock_out
 from regard.layers.tap.without_head import without_head
 from regard.models import FAMILIES, build, describe, rebuild
-from regard.models.families.images import ANY_SIZE
+from regard.layers.grid_config import ANY_SIZE
 from regard.models.quantise import quantise
 from regard.train.optim import Adam
 
@@ -36,7 +36,7 @@ VARIANTS = {
         "no_class_token": {"pool": "mean", "class_token": False},
         "colour": {"channels": 3, "image": (8, 4), "patch": 4},
         "rotary-rms": {"positions": "rotary", "norm": "rms", "activation": "gated_silu"},
-        "post": {"norm_place": "post", "positions": "sinusoidal", "embedding_norm": False},
+        "post": {"norm_place": "post", "positions": "sinusoidal"},
         "windows": {"class_token": False, "pool": "mean", "grid_window": 2, "grid_bias": "table"},
         "distilled": {"distillation": "head", "positions": "sinusoidal_2d"},
         "distillation-token": {"distillation": "token", "pool": "mean", "pooled_norm": True},
@@ -83,7 +83,7 @@ def images(model):
 
 def tokens_of(config):
     """The number of vectors of an image: tokens, or places of a CNN's last map."""
-    return config.grid[0] * config.grid[1] + getattr(config, "tokens_before", 0)
+    return config.encoder.grid[0] * config.encoder.grid[1] + config.encoder.front.tokens_before
 
 
 def close(actual, expected, atol=1e-5):
@@ -117,7 +117,7 @@ def test_every_pixel_matters_to_its_own_image_alone(model, images):
 def test_the_layout_is_known_beforehand_and_is_what_is_read(model, images):
     layout = model.embed.layout(images)
     config = model.config
-    assert (layout.grid, layout.prefix) == (config.grid, getattr(config, "tokens_before", 0))
+    assert (layout.grid, layout.prefix) == (config.encoder.grid, config.encoder.front.tokens_before)
     assert layout.lengths == (tokens_of(config),) * 5
     assert sum(layout.lengths) == len(model.hidden(images))
 
@@ -134,9 +134,9 @@ def test_images_of_a_size_that_does_not_fit_are_refused(model):
         return
     with pytest.raises(InputError, match="channels, height, width") as refused:
         model(wrong)
-    if patch and model.config.positions in ANY_SIZE:
+    if patch and model.config.positions.kind in ANY_SIZE:
         assert f"multiples of {patch}: {height} x " in str(refused.value)
-    if patch and model.config.positions not in ANY_SIZE:  # rotary and plain sinusoids
+    if patch and model.config.positions.kind not in ANY_SIZE:  # rotary and plain sinusoids
         larger = Dense(torch.zeros(2, model.config.channels, height, width + patch))
         with pytest.raises(InputError, match="channels, height, width"):
             model(larger)
@@ -146,7 +146,7 @@ def test_images_of_a_size_that_does_not_fit_are_refused(model):
 def test_images_of_other_sizes_have_their_own_positions(model):
     """Of any whole number of patches, one by one as in a batch."""
     config = model.config
-    if config.family == "cnn" or getattr(config, "positions", "none") not in ANY_SIZE:
+    if config.family == "cnn" or (config.family == "vit" and config.positions.kind not in ANY_SIZE):
         pytest.skip("it reads images of one size")
     by = getattr(config, "patch", 7)
     height, width = config.image[0] + 2 * by, config.image[1] + by
@@ -168,7 +168,7 @@ def test_a_tap_on_everything_leaves_the_output_bit_identical(model, images):
     assert set(tap.records) == set(model.sites())
     if getattr(model.config, "grid_window", 1) is None:
         weights = tap.records["encoder.0.self.weights"]
-        assert weights.shape == (5, 4, model.config.tokens, model.config.tokens)
+        assert weights.shape == (5, 4, model.config.max_length, model.config.max_length)
         close(weights.sum(-1), torch.ones(weights.shape[:3]))
 
 
@@ -267,9 +267,9 @@ def test_parameters_have_the_names_that_checkpoints_hold():
         ({"patch": 5}, "no whole patches of 5; 5 x 5 would fit"),
         ({"patch": 3, "stem": "convolution", "image": (6, 6)}, "a patch of 2, 4, 8"),
         ({"distillation": "head", "pool": "mean"}, "needs pool: first"),
-        ({"positions": "sinusoidal_2d", "dim": 6, "heads": 1}, "for images, with dim / 4 whole"),
+        ({"positions": "sinusoidal_2d", "dim": 6, "heads": 1}, "needs dim / 4 whole"),
         ({"class_token": False}, "pool: first needs class_token"),
-        ({"max_length": 9}, "has 7 tokens; leave max_length out"),
+        ({"max_length": 9}, "no part of this model has max_length"),
     ],
 )
 def test_configs_that_do_not_fit_are_refused(fields, message):

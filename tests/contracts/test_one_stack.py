@@ -16,6 +16,7 @@ from regard.kernels import int8
 from regard.layers import Edit, Tap, knock_out
 from regard.models import FAMILIES, build, describe, rebuild
 from regard.models.quantise import quantise
+from tests.configs import fitting
 from regard.train.adam import Adam
 
 VOCAB = 11
@@ -88,8 +89,7 @@ MODELS = variants(**VARIANTS)
 
 def config_of(family, name, **sizes):
     kind = FAMILIES[family].config
-    known = {key: value for key, value in (SIZES | sizes).items() if key in kind.model_fields}
-    return kind.model_validate(known | VARIANTS[family][name])
+    return fitting(kind, SIZES | sizes, **VARIANTS[family][name])
 
 
 def fresh(family, name):
@@ -97,7 +97,7 @@ def fresh(family, name):
 
 
 def writes(model):
-    return model.config.shape == "decoder"
+    return "decoder" in model.config.sides
 
 
 def is_elmo(model):
@@ -209,7 +209,7 @@ def test_a_token_acts_on_its_own_text_alone_and_not_on_the_past(model, rows):
         reached = change > 1e-5
         window = getattr(model.config, "window", None)
         reach = len(rows[row]) if window is None else model.config.layers * (window - 1)
-        forward = model.config.family == "rnn" and not model.config.both_ways
+        forward = model.config.family == "rnn" and not model.config.bidirectional
         first = position if looks_back or forward else max(position - reach, 0)
         assert reached.nonzero().flatten().tolist() == [
             *range(first, min(position + reach + 1, len(rows[row])))

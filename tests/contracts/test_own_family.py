@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ from tests.near_family import NearConfig
 ROOT = Path(__file__).parents[2]
 
 RECIPE = """
-version: 1
+version: 2
 task: generate
 data: {kind: text, files: [text.txt], held_out: 0.2}
 tokens: {kind: bytes}
@@ -175,14 +175,14 @@ def test_neither_the_tables_nor_its_file_import_torch():
 def test_without_the_line_it_is_refused():
     with pytest.raises(InputError, match=rf"expected one of {', '.join(FAMILIES)}$"):
         recipes.from_text(RECIPE, "near.yaml")
-    with pytest.raises(InputError, match="expected regard 1 and a family of transformer, t5"):
+    with pytest.raises(InputError, match="expected regard 1 or 2 and a family of transformer, t5"):
         rebuild({"regard": 1, "family": "near", "model": {}, "vocab": 9})
 
 
 def test_a_family_of_two_stacks_can_translate(monkeypatch):
     class Deep(EncoderDecoderConfig):
         family: Literal["deep"] = "deep"
-        heads: int = 2
+        DEFAULTS: ClassVar[dict[str, Any]] = {"heads": 2}
 
     def never(*_: Any) -> None:
         raise AssertionError

@@ -136,9 +136,7 @@ class Count(EncoderTask):
 @pytest.fixture
 def task(monkeypatch):
     """The one line."""
-    monkeypatch.setitem(
-        TASKS, "count", TaskSpec({"text": f"{__name__}.Count"}, ("encoder",), "bert")
-    )
+    monkeypatch.setitem(TASKS, "count", TaskSpec({"text": f"{__name__}.Count"}, "encodes", "bert"))
 
 
 @pytest.mark.usefixtures("task")

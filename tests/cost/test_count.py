@@ -9,14 +9,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.cost.count import (
-    activation_floats,
-    cache_floats,
-    forward_flops,
-    loss_floats,
-    parameters,
-    shared_parts,
-)
+from regard.cost.count import forward_flops, parameters, shared_parts
+from regard.cost.formulas import activation_floats, cache_floats, loss_floats
 from regard.errors import InputError
 from regard.inputs.arrays import Dense
 from regard.layers import VocabularyHead
@@ -31,8 +25,11 @@ from regard.models import (
 )
 from regard.models.families.vit import CLASSES, ViTConfig
 from regard.models.meta_model import meta_model
+from tests.configs import fitting
 
-SMALL = {"dim": 32, "heads": 4, "hidden": 48, "encoder_layers": 3, "decoder_layers": 2}
+SMALL = {
+    "dim": 32, "heads": 4, "hidden": 48, "encoder": {"layers": 3}, "decoder": {"layers": 2},
+}  # fmt: skip
 VARIATIONS = [
     {},
     {"norm_place": "post", "bias": False},
@@ -53,7 +50,7 @@ GPTS = [
     GPTConfig(**ALONE, kv_heads=2, positions="rotary", norm="rms", activation="gated_silu",
               bias=False, tied=False),
     GPTConfig(**ALONE, head_dim=16, query_key_norm=True, dropout=0.0),
-    GPTConfig(**ALONE, feed_forward=False, embedding_norm=True),
+    fitting(GPTConfig, ALONE, decoder={"block": ("attention",)}, embedding_norm=True),
     GPTConfig(**ALONE, window=4),
 ]  # fmt: skip
 BERTS = [
@@ -67,7 +64,7 @@ T5S = [
     T5Config(**SMALL, head_dim=16, activation="gated_gelu_tanh", tied="inputs",
              scaled_output=False),
 ]  # fmt: skip
-ids = {"ids": lambda config: f"{config.family} {config.model_dump(exclude_defaults=True)}"}
+ids = {"ids": lambda config: config.family}
 every_family = pytest.mark.parametrize("config", [*GPTS, *BERTS, *T5S], **ids)
 
 
@@ -221,7 +218,8 @@ def test_kept_floats_are_near_what_autograd_keeps(changes, ragged):
 
 @pytest.mark.parametrize("config", [*GPTS, *BERTS[:2], *T5S], **ids)
 def test_kept_floats_of_every_family_are_near_what_autograd_keeps(config, ragged):
-    config = config.model_copy(update={"dim": 64, "hidden": 512})
+    hidden = {"hidden": 512} if config.first.feed_forward else {}
+    config = config.changed(dim=64, **hidden)
     lengths, targets = (20, 19, 20, 21) * 4, None
     texts, model = ragged(lengths, 50), build(config, *[50] * (1 + config.has_target))
     if config.has_target:
@@ -243,9 +241,10 @@ def test_kept_floats_of_every_family_are_near_what_autograd_keeps(config, ragged
 
 RECURRENT = [
     {"cell": "gru"}, {"cell": "lstm"}, {"cell": "rnn"}, {"attention": "dot"},
-    {"attention": "none", "cell": "lstm"}, {"encoder_layers": 3, "decoder_layers": 3},
-    {"attention": "none", "context": "first", "encoder": "forward"}, {"attention": "location"},
-    {"cell": "gru_before"}, {"hard_attention": True}, {"last_word": True},
+    {"attention": "none", "cell": "lstm"}, {"layers": 3},
+    {"attention": "none", "context": "first", "encoder": {"direction": "forward"}},
+    {"attention": "location"}, {"cell": "gru_before"}, {"hard_attention": True},
+    {"last_word": True},
 ]  # fmt: skip
 
 
@@ -330,13 +329,16 @@ def test_flops_of_an_image_are_those_of_a_profiler():
     math = sdpa_kernel(SDPBackend.MATH)
     with math, FlopCounterMode(display=False) as counter, torch.no_grad():
         model(Dense(torch.zeros(1, 1, 8, 8)))
-    assert sum(forward_flops(model, config.tokens, targets=1).values()) == counter.get_total_flops()
+    assert (
+        sum(forward_flops(model, config.max_length, targets=1).values())
+        == counter.get_total_flops()
+    )
 
 
 @pytest.mark.parametrize(
     ("family", "sizes"),
     [
-        ("cnn", {"image": (14, 18), "filters": (6, 8), "kernel": 3, "dense": (16, 12)}),
+        ("cnn", {"image": (14, 18), "filters": (6, 8), "filter_side": 3, "dense": (16, 12)}),
         ("resnet", {"image": (32, 48), "depths": (1, 2), "filters": (8, 12), "stem_width": 8}),
         ("vit", {"size": "nano", "image": (8, 8), "patch": 2, "stem": "convolution"}),
     ],
@@ -347,4 +349,7 @@ def test_flops_of_convolutions_are_those_of_a_profiler(family, sizes):
     math = sdpa_kernel(SDPBackend.MATH)
     with math, FlopCounterMode(display=False) as counter, torch.no_grad():
         model(Dense(torch.zeros(1, 1, *config.image)))
-    assert sum(forward_flops(model, config.tokens, targets=1).values()) == counter.get_total_flops()
+    assert (
+        sum(forward_flops(model, config.max_length, targets=1).values())
+        == counter.get_total_flops()
+    )

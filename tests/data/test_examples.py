@@ -211,7 +211,7 @@ MODEL = {"size": "small", "dim": 16, "heads": 2, "hidden": 16, "encoder_layers":
 def recipe(tmp_path: Path, pairs_file: str) -> str:
     path = tmp_path / "recipe.yaml"
     sections = {
-        "version": 1,
+        "version": 2,
         "task": "translate",
         "data": {"kind": "files", "train": pairs_file, "held_out": 5},
         "tokens": {"kind": "words", "vocab": 100},

@@ -25,20 +25,22 @@ from regard.layers.tap.without_head import without_head
 from regard.models import FAMILIES, build
 from regard.train.adam import Adam
 from regard_lectures.figures.sentences import intervene
+from tests.configs import fitting
 
 DEVICE = "pretend"
 VOCAB = 13
 SIZES = {"dim": 16, "heads": 4, "hidden": 24, "dropout": 0.1, "max_length": 32, "layers": 2,
-         "encoder_layers": 1, "decoder_layers": 2, "masked": True, "classes": ("a", "b"),
-         "tags": ("x", "y", "z"), "spans": True, "image": (8, 12), "patch": 4}  # fmt: skip
+         "masked": True, "classes": ("a", "b"), "tags": ("x", "y", "z"), "spans": True,
+         "image": (8, 12), "patch": 4}  # fmt: skip
 CONVOLUTIONAL = {
-    "cnn": {"image": (14, 18), "filters": (4, 6), "kernel": 3, "dense": (12,),
+    "cnn": {"image": (14, 18), "filters": (4, 6), "filter_side": 3, "dense": (12,),
             "classes": ("a", "b")},
     "resnet": {"image": (32, 32), "depths": (1, 1), "filters": (8, 12), "stem_width": 8,
                "classes": ("a", "b")},
 }  # fmt: skip
 """The sizes of families without blocks."""
-GRU = {"sublayers": ("recurrent",), "norm": "none", "residual": False, "positions": "none"}
+GRU = {"block": ("recurrent",), "norm": "none", "residual": False, "positions": "none"}
+FIRST = {"kind": "feed_forward", "name": "first_feed_forward"}
 VARIANTS = {
     "transformer": {
         "rotary": {"positions": "rotary", "kv_heads": 2},
@@ -46,9 +48,9 @@ VARIANTS = {
         "halves": {"positions": "sinusoidal_halves", "attention_dropout": 0.1, "window": 3},
     },
     "gpt": {
-        "gru": GRU,
+        "gru": {"decoder": GRU},
         "mixed": {
-            "sublayers": ("recurrent", "self_attention", "convolution", "feed_forward"),
+            "decoder": {"block": ("recurrent", "attention", "convolution", "feed_forward")},
             "kernel": 4,
             "cell": "lstm",
             "drop_path": 0.3,
@@ -56,11 +58,11 @@ VARIANTS = {
     },
     "bert": {
         "conformer": {
-            "sublayers": ("first_feed_forward", "self_attention", "convolution", "feed_forward"),
+            "encoder": {"block": (FIRST, "attention", "convolution", "feed_forward")},
             "kernel": 3,
             "convolution_norm": "batch",
         },
-        "both_ways": GRU | {"both_ways": True, "cell": "lstm"},
+        "both_ways": {"encoder": GRU | {"direction": "both", "cell": "lstm"}},
     },
 }
 """Beside the usual config of each family."""
@@ -79,12 +81,11 @@ class Twins:
 
     def __init__(self, family: str, changes: dict[str, object]) -> None:
         kind = FAMILIES[family].config
-        sizes = {key: value for key, value in SIZES.items() if key in kind.model_fields}
-        self.images = getattr(kind, "reads", "text") == "images"
-        if self.images:
-            del sizes["max_length"]  # its patches are as many as they are
-        sizes = CONVOLUTIONAL.get(family, sizes)
-        self.config = kind.model_validate(sizes | changes)
+        sizes = CONVOLUTIONAL.get(family, SIZES)
+        self.images = kind.reads == "images"
+        if kind.has_target:
+            sizes = sizes | {"encoder": {"layers": 1}}
+        self.config = fitting(kind, sizes, **changes)
         vocabularies = [] if self.images else [VOCAB] * (1 + self.config.has_target)
         torch.manual_seed(0)
         self.cpu = build(self.config, *vocabularies).eval()
@@ -116,7 +117,7 @@ def given(twins: Twins, device: str) -> list[Ragged | Dense]:
 
 def outputs(model, inputs) -> list[torch.Tensor]:
     """All that a model of any shape gives for its inputs."""
-    if model.config.shape != "encoder":
+    if "decoder" in model.config.sides:
         return [model(*inputs)]
     heads = [name for name in ("classify", "tag", "answer") if hasattr(model, name)]
     tensors = [getattr(model, name)(*inputs) for name in heads]
@@ -160,7 +161,7 @@ def gradients(twins: Twins) -> None:
 
 def decoding(twins: Twins) -> None:
     """Greedy, beam search and samples say the same, with prompts of different lengths."""
-    if twins.config.shape == "encoder":
+    if "decoder" not in twins.config.sides:
         return
     symbols = Symbols(begin=1, end=2, pad=0, banned=(0,))
     for settings in (
@@ -191,7 +192,7 @@ def taps(twins: Twins) -> None:
     records = []
     for model, device in twins:
         inputs, tap = given(twins, device), Tap("*")
-        call = model.hidden if model.config.shape == "encoder" else model
+        call = model.hidden if "decoder" not in model.config.sides else model
         with torch.inference_mode():
             plain, seen = call(*inputs), call(*inputs, tap)
         same(plain, seen)
@@ -320,7 +321,7 @@ def restore(folder: Path) -> None:
 def _labelled(folder: Path, task: str, text: str, ending: str) -> regard.Pipeline:
     (folder / f"train.{ending}").write_text(text)
     values = {
-        "version": 1,
+        "version": 2,
         "task": task,
         "data": {"kind": "labelled", "train": str(folder / f"train.{ending}"), "held_out": 4},
         "tokens": {"kind": "wordpiece", "vocab": 200},
@@ -391,7 +392,7 @@ def attempt(check, *given) -> str:
 
 
 def main(only: str = "") -> None:
-    import pretend  # noqa: F401 (registers the device)
+    import tests.devices.pretend  # noqa: F401 (registers the device)
 
     problems = {}
     for name, family, changes in models():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +17,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, str]:
-    program = Path(__file__).with_name("checks.py")
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    command, env = [sys.executable, "-m", "tests.devices.checks"], {**os.environ, "PYTHONPATH": "."}
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root, env=env)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

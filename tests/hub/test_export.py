@@ -18,6 +18,7 @@ from regard.inputs.images.reader import ImageReader
 from regard.inputs.text import Processor
 from regard.inputs.text.learn import learn, learn_plain
 from regard.layers import sinusoid
+from regard.layers.short import values_of, with_value
 from regard.models import BertConfig, GPTConfig, T5Config, TransformerConfig, ViTConfig, build
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
@@ -37,8 +38,7 @@ SENTENCES = (
     "The animal didn't cross the street because it was too tired.", "3.5 % of 1,000 is 35.",
     "Zürich lies on a lake", "How long have you been learning French, and do you like it so far?",
 )  # fmt: skip
-SMALL = {"size": None, "dim": 32, "heads": 4, "hidden": 48, "layers": 2, "encoder_layers": 2,
-         "decoder_layers": 2, "stem_width": 8}  # fmt: skip
+SMALL = {"size": None, "dim": 32, "heads": 4, "hidden": 48, "layers": 2, "stem_width": 8}
 """Sizes, which decide nothing here."""
 
 
@@ -57,7 +57,7 @@ TRAINED = [name for name in ROWS if task_of(name) not in TASKS_WITH_OWN_FORMAT]
 def vocabulary_of(recipe):
     """A vocabulary of the recipe's kind, learned from two sentences."""
     task = TASKS[recipe.task]
-    if "encoder_decoder" in task.shapes and not task.needs:
+    if task.ability == "writes" and not task.needs:
         return learn([Pair(text, text) for text in TEXTS], recipe.tokens)
     around = getattr(task.first_class, "around", ENCODER_SYMBOLS)
     return learn_plain(TEXTS, recipe.tokens.model_copy(update={"vocab": 400}), around)
@@ -66,16 +66,13 @@ def vocabulary_of(recipe):
 def pipeline_of(name, overrides=()):
     """The pipeline of a shipped recipe with random weights, in a small size."""
     recipe = recipes.load(name, overrides)
-    values = recipe.model.model_dump(
-        exclude={"max_length"} if recipe.model.reads == "images" else None
-    )
+    values = dict(SMALL)
     head = TASKS[recipe.task].head
     if head:
         values["masked"] = False
         values[head] = ("a", "b", "c") if head in ("classes", "tags") else True
-    fields = type(recipe.model).model_fields
-    values = {key: value for key, value in (values | SMALL).items() if key in fields}
-    config = type(recipe.model).model_validate(values)
+    own_keys = {key for key in values if list(values_of(recipe.model, key))}
+    config = recipe.model.changed(**{key: values[key] for key in values if key in own_keys})
     if config.reads == "images":
         height, width = config.image
         half = (0.5,) * config.channels
@@ -258,10 +255,14 @@ def test_the_shipped_translator_writes_the_same_text_there(beam, tmp_path):
     [
         TransformerConfig(norm="rms", positions="rotary", activation="gated_silu", tied="none"),
         TransformerConfig(norm_place="post", positions="learned", final_norm=True),
-        TransformerConfig(sublayers=("feed_forward", "self_attention"), block_norm=True),
+        TransformerConfig(
+            encoder={"block": ("feed_forward", "attention")},
+            decoder={"block": ("feed_forward", "attention", "cross_attention")},
+            block_norm=True,
+        ),
         GPTConfig(positions="sinusoidal", scaled_embedding=True, kv_heads=2, norm_place="post"),
         GPTConfig(size="nano-llama", query_key_norm=True, window=4, attention_bias="qkv"),
-        GPTConfig(feed_forward=False, positions_from=2, final_norm=False),
+        GPTConfig(decoder={"block": ("attention",)}, positions_from=2, final_norm=False),
         BertConfig(pooler="relu", next_sentence=True, token_types=0, positions="rotary"),
         BertConfig(classes=("a", "b"), tags=("x", "y"), pooler="none", norm_place="pre"),
         T5Config(buckets=32, farthest=16, tied="none", norm="layer", bias=True),
@@ -275,10 +276,13 @@ def test_what_the_message_recommends_can_be_exported(config):
     overrides, kind = re.findall(
         r"^trained with (.*) it can be exported, as (\w+)", refused.value.fix
     )[0]
-    changes = re.findall(r"model\.(\w+)=(.*?)(?= model\.|$)", overrides)
-    values = config.model_dump() | {key: yaml.safe_load(value) for key, value in changes}
+    changes = re.findall(r"model\.([\w.]+)=(.*?)(?= model\.|$)", overrides)
+    values = config.model_dump()
+    for key, value in changes:
+        values = with_value(values, key.split("."), yaml.safe_load(value))
     assert choose_kind(type(config).model_validate(values)).name == kind
-    assert {key for key, _ in changes} == {*re.findall(r"model\.(\w+)=", str(refused.value.got))}
+    got = str(refused.value.got)
+    assert {key for key, _ in changes} == {*re.findall(r"model\.([\w.]+)=", got)}
 
 
 def test_how_a_published_tokenizer_spaces_a_text_is_kept(tmp_path):

@@ -12,7 +12,6 @@ from regard.errors import InputError
 from regard.layers import (
     Attention,
     Block,
-    BlockShape,
     Convolution,
     Edit,
     Embed,
@@ -21,20 +20,21 @@ from regard.layers import (
     Memory,
     Positions,
     Recurrent,
+    SequenceStack,
     Stack,
     Tap,
     knock_out,
+    make_sublayers,
     plain_context,
-    sublayers,
 )
 from regard.layers.convolution import GatedConvolution
 
 DIM = 32
-SHAPE = BlockShape(dim=DIM, heads=4, hidden=48)
+CONFIG = SequenceStack(dim=DIM, heads=4, hidden=48, dropout=0.0, positions="none")
 LAYERS = {
     "encoder.0.self": lambda name: Attention(DIM, 4, name),
-    "encoder.0": lambda name: Block(SHAPE, name, sublayers(SHAPE, name)),
-    "encoder": lambda name: Stack(SHAPE, 2, name, Positions()),
+    "encoder.0": lambda name: Block(CONFIG, name, make_sublayers(CONFIG, name)),
+    "encoder": lambda name: Stack(CONFIG, name),
     "feed_forward": lambda name: FeedForward(DIM, 48, name=name),
     "convolution": lambda name: Convolution(DIM, name, kernel=3),
     "gated_convolution": lambda name: GatedConvolution(DIM, name),

@@ -7,31 +7,48 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from pydantic import ValidationError
 from torch import nn
 
 from regard.errors import InputError
 from regard.inputs.arrays import Ragged
-from regard.layers import Context, Layout, Mask, Tap, plain_context
+from regard.layers import (
+    Context,
+    GridStack,
+    Layout,
+    Mask,
+    SequenceStack,
+    Stack,
+    Tap,
+    WritingStack,
+    plain_context,
+)
 from regard.layers.context import make_context
-from regard.models import BertConfig, GPTConfig, build, describe, rebuild
-from regard.models.parts import stack_of
+from regard.models import BertConfig, GPTConfig, TransformerConfig, build, describe, rebuild
+from tests.configs import fitting
 
 LENGTHS = (5, 1, 9)
 CONFORMER = {
-    "sublayers": ("first_feed_forward", "self_attention", "convolution", "feed_forward"),
-    "scales": {"first_feed_forward": 0.5, "feed_forward": 0.5},
+    "block": (
+        {"kind": "feed_forward", "name": "first_feed_forward", "scale": 0.5},
+        "attention",
+        "convolution",
+        {"kind": "feed_forward", "scale": 0.5},
+    ),
     "activation": "silu", "norm_place": "pre", "block_norm": True, "kernel": 3,
     "positions": "none", "norm_epsilon": 1e-5,
 }  # fmt: skip
 SWIN_V2 = {
-    "norm_place": "inside", "score": "cosine", "grid_window": 2, "grid_bias": "net",
-    "positions": "none", "norm_epsilon": 1e-5,
+    "block": ("grid_attention", "feed_forward"), "norm_place": "inside", "score": "cosine",
+    "grid_window": 2, "grid_bias": "net", "positions": "none", "norm_epsilon": 1e-5,
+    "activation": "gelu", "final_norm": False,
 }  # fmt: skip
 GRU = {
-    "sublayers": ("recurrent",), "norm": "none", "residual": False, "positions": "none",
+    "block": ("recurrent",), "norm": "none", "residual": False, "positions": "none",
     "final_norm": False,
 }  # fmt: skip
-SIZES = {"dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0}
+WIDTH = {"dim": 8, "dropout": 0.0}
+SIZES = {**WIDTH, "heads": 2, "hidden": 12}
 
 
 def shaken(module):
@@ -97,7 +114,7 @@ def conformer_block(block, text):
 
 
 def test_a_conformer_block_is_the_plain_one():
-    stack = shaken(stack_of(BertConfig(**SIZES, **CONFORMER), 1, "encoder"))
+    stack = shaken(Stack(SequenceStack(**SIZES, **CONFORMER, layers=1), "encoder"))
     [block] = stack.layers()
     same_with_gradients(
         lambda x: stack(x, plain_context(LENGTHS)),
@@ -148,7 +165,7 @@ def swin_block(block, picture, shift):
 @pytest.mark.parametrize("grid", [(4, 4), (3, 5), (1, 4)])
 def test_swin_v2_blocks_are_the_plain_ones(grid):
     """Squares, then squares moved by one; also in pictures that they do not fill."""
-    stack = shaken(stack_of(BertConfig(**SIZES, **SWIN_V2), 2, "encoder"))
+    stack = shaken(Stack(GridStack(**SIZES, **SWIN_V2, layers=2), "encoder"))
     size = grid[0] * grid[1]
     layout = Layout((size, size), grid=grid)
 
@@ -169,8 +186,9 @@ def test_swin_v2_blocks_are_the_plain_ones(grid):
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 @pytest.mark.parametrize("both_ways", [False, True])
 def test_a_recurrent_layer_is_pytorchs(cell, both_ways):
-    config = BertConfig(**SIZES, **GRU, cell=cell, both_ways=both_ways)
-    stack = shaken(stack_of(config, 1, "encoder"))
+    direction = "both" if both_ways else "forward"
+    config = SequenceStack(**WIDTH, **GRU, layers=1, cell=cell, direction=direction)
+    stack = shaken(Stack(config, "encoder"))
     [block] = stack.layers()
     kinds = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
     theirs = kinds[cell](8, 4 if both_ways else 8, bidirectional=both_ways)
@@ -186,7 +204,7 @@ def test_a_recurrent_layer_is_pytorchs(cell, both_ways):
 
 
 def test_a_gru_is_the_formula():
-    stack = shaken(stack_of(GPTConfig(**SIZES, **GRU), 1, "decoder", causal=True))
+    stack = shaken(Stack(SequenceStack(**WIDTH, **GRU, layers=1), "decoder", causal=True))
     cells = stack.layers()[0].recurrent.cells
 
     def reference(x):
@@ -207,19 +225,22 @@ def test_a_gru_is_the_formula():
 
 # Whole models, where the configuration is a family's
 
-MIXED = {"sublayers": ("recurrent", "self_attention", "convolution", "feed_forward"), "kernel": 4}
+MIXED = {"block": ("recurrent", "attention", "convolution", "feed_forward"), "kernel": 4}
 DECODERS = {
     "gru": GRU | {"cell": "gru"}, "lstm": GRU | {"cell": "lstm"}, "rnn": GRU | {"cell": "rnn"},
-    "convolution": {"sublayers": ("convolution", "feed_forward"), "kernel": 3},
+    "convolution": {"block": ("convolution", "feed_forward"), "kernel": 3},
     "mixed": MIXED, "conformer": CONFORMER,
-    "inside": {"norm_place": "inside", "norm_places": {"feed_forward": "post"}},
+    "inside": {
+        "norm_place": "inside",
+        "block": ("attention", {"kind": "feed_forward", "norm_place": "post"}),
+    },
     "cosine": {"score": "cosine", "positions": "rotary"},
 }  # fmt: skip
 
 
 @pytest.fixture(params=DECODERS)
 def gpt(request):
-    config = GPTConfig(**SIZES | {"layers": 2, "max_length": 32} | DECODERS[request.param])
+    config = fitting(GPTConfig, SIZES, layers=2, max_length=32, decoder=DECODERS[request.param])
     return shaken(build(config, 11)).eval()
 
 
@@ -285,12 +306,12 @@ def test_every_weight_of_other_blocks_learns(gpt):
     [
         CONFORMER,
         CONFORMER | {"convolution_norm": "batch"},
-        GRU | {"both_ways": True, "cell": "lstm"},
+        GRU | {"direction": "both", "cell": "lstm"},
     ],
     ids=["conformer", "batch norm", "both ways"],
 )
 def test_a_ragged_batch_through_an_encoder_is_its_texts_one_by_one(fields):
-    config = BertConfig(**SIZES | {"layers": 2, "token_types": 0} | fields)
+    config = fitting(BertConfig, SIZES, layers=2, token_types=0, encoder=fields)
     bert = shaken(build(config, 11)).eval()
     rows = [[1, 2, 3, 4], [5], [6, 7, 8, 9, 10, 0]]
     alone = torch.cat([bert.hidden(Ragged.of([row])) for row in rows])
@@ -298,34 +319,68 @@ def test_a_ragged_batch_through_an_encoder_is_its_texts_one_by_one(fields):
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
 
 
-def test_a_decoder_with_a_memory_looks_at_it_before_its_last_feed_forward():
-    stack = stack_of(GPTConfig(**SIZES, **MIXED), 1, "decoder", causal=True, cross=True)
-    order = [sublayer.part for sublayer in stack.layers()[0].order]
-    assert order == [*MIXED["sublayers"][:-1], "cross_attention", "feed_forward"]
+def test_a_decoder_with_a_memory_looks_at_it_where_its_block_says():
+    block = ("recurrent", "attention", "convolution", "cross_attention", "feed_forward")
+    config = WritingStack(**SIZES, **MIXED | {"block": block}, layers=1)
+    stack = Stack(config, "decoder", causal=True, memory_dim=8)
+    order = [step.part for step in stack.layers()[0].order]
+    assert order == [
+        "recurrent", "self_attention", "convolution", "cross_attention", "feed_forward",
+    ]  # fmt: skip
+    with pytest.raises(ValidationError, match="needs a cross_attention"):
+        WritingStack(**SIZES, **MIXED)
+
+
+def test_sublayers_of_version_1_get_a_look_at_the_memory_before_the_last_feed_forward():
+    names = ("recurrent", "self_attention", "convolution", "feed_forward")
     named = ("cross_attention", "self_attention", "feed_forward")
-    config = GPTConfig(**SIZES, sublayers=named)
-    for cross, expected in ((True, named), (False, named[1:])):
-        [block] = stack_of(config, 1, "decoder", cross=cross).layers()
-        assert tuple(sublayer.part for sublayer in block.order) == expected
+    for sublayers, encoder, decoder in (
+        (names, names, (*names[:-1], "cross_attention", "feed_forward")),
+        (named, named[1:], named),
+    ):
+        config = TransformerConfig(**SIZES, sublayers=sublayers, layers=1)
+        model = build(config, 11, 11)
+        for stack, expected in ((model.encoder, encoder), (model.decoder, decoder)):
+            assert tuple(step.part for step in stack.layers()[0].order) == expected
 
 
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"sublayers": ("attention",)}, r"\[attention\]: each must end in self_attention"),
-        ({"sublayers": ()}, r"sublayers \[\]"),
-        ({"sublayers": ("feed_forward", "feed_forward")}, "differ in its first word"),
-        ({"scales": {"convolution": 0.5}}, "convolution is not in the sublayers self_attention"),
-        ({"norm_places": {"feed_forward": "below"}}, "pre"),
-        ({"both_ways": True, "dim": 9, "heads": 3}, "both_ways needs an even dim, got 9"),
+        ({"block": ("self_attention",)}, "'self_attention' .* expected tags: 'attention'"),
+        ({"block": ("feed_forward", {"kind": "attention", "name": "convolution"})},
+         "name convolution: it must end in self_attention"),
+        ({"block": ()}, r"block \[\]: at least one sub-layer"),
+        ({"block": ("feed_forward", "feed_forward")}, "differ in their first word"),
+        ({"block": ("attention", {"kind": "feed_forward", "norm_place": "below"})}, "pre"),
+        ({"block": ("attention", {"kind": "feed_forward", "scales": 0.5})}, "scales"),
+        ({"block": ("recurrent",), "direction": "both", "dim": 9},
+         "direction: both needs an even dim, got 9"),
     ],
-)
+)  # fmt: skip
 def test_blocks_that_cannot_be_are_refused(fields, says):
-    with pytest.raises(ValueError, match=says):
-        BertConfig(**SIZES | fields)
+    with pytest.raises(ValidationError, match=says):
+        fitting(BertConfig, SIZES, encoder=fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"sublayers": ("attention", "pooling")}, "'pooling' .* expected tags: 'attention'"),
+        ({"sublayers": ()}, r"block \[\]: at least one sub-layer"),
+        ({"sublayers": ("feed_forward", "feed_forward")}, "differ in their first word"),
+        ({"scales": {"convolution": 0.5}}, "convolution"),
+        ({"norm_places": {"feed_forward": "below"}}, "pre"),
+        ({"sublayers": ("self_attention", "recurrent"), "both_ways": True, "dim": 9, "heads": 3},
+         "direction: both needs an even dim, got 9"),
+    ],
+)  # fmt: skip
+def test_blocks_of_version_1_that_cannot_be_are_refused(fields, says):
+    with pytest.raises(ValidationError, match=says):
+        fitting(BertConfig, SIZES, **fields)
 
 
 def test_windows_need_a_grid():
-    stack = stack_of(BertConfig(**SIZES, **SWIN_V2), 1, "encoder")
+    stack = Stack(GridStack(**SIZES, **SWIN_V2, layers=1), "encoder")
     with pytest.raises(InputError, match="got tokens in no grid, expected a grid"):
         stack(torch.randn(4, 8), make_context(Layout((4,)), stack.positions, causal=False))

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.layers import BlockShape, KVCache, Layout, Memory, RecurrentState, plain_context
+from regard.layers import KVCache, Layout, Memory, RecurrentState, SequenceStack, plain_context
 from regard.layers.recurrent_attention import AttentionCell
+from regard.layers.recurrent_config import AttentiveContext
 
 DIM, LENGTHS, MEMORY = 6, (4, 1, 0, 3), (2, 5, 3, 4)
 
@@ -24,10 +25,12 @@ def context(lengths, memory, block):
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 def test_each_row_keeps_the_state_after_its_own_last_token(cell):
     torch.manual_seed(0)
-    shape = BlockShape(
-        dim=DIM, heads=1, hidden=DIM, norm="none", residual=False, cell=cell, score="additive"
-    )
-    block = AttentionCell(shape, "decoder.0", attends=True)
+    config = SequenceStack(
+        dim=DIM, block=("recurrent",), norm="none", residual=False, cell=cell, positions="none",
+        dropout=0.0,
+    )  # fmt: skip
+    attention = AttentiveContext(kind="additive")
+    block = AttentionCell(config, "decoder.0", memory_dim=DIM, attention=attention)
     rows = [torch.randn(length, DIM) for length in LENGTHS]
     whole = Memory(torch.randn(sum(MEMORY), DIM), Layout(MEMORY))
     ctx, states = context(LENGTHS, whole, block)

@@ -7,11 +7,11 @@ import torch
 
 from regard.layers import (
     POSITIONS,
-    BlockShape,
     Context,
     KVCache,
     Layout,
     Mask,
+    SequenceStack,
     Stack,
     plain_context,
     position_scheme,
@@ -129,9 +129,11 @@ CHUNKS = {
 @pytest.mark.parametrize("kv_heads", [None, 2])
 @torch.no_grad()
 def test_cached_is_uncached_for_every_scheme_and_uneven_rows(kind, chunks, kv_heads):
-    shape = BlockShape(dim=16, heads=4, hidden=8, kv_heads=kv_heads)
+    sizes = {"dim": 16, "heads": 4, "hidden": 8, "layers": 2, "dropout": 0.0}
+    config = SequenceStack(**sizes, kv_heads=kv_heads, positions="none")
+    stack = Stack(config, "decoder", causal=True)
     scheme = position_scheme(kind, dim=16, heads=4, max_length=20, causal=True)
-    stack = Stack(shape, 2, "decoder", scheme)
+    stack.positions = scheme  # also one that no config of a sequence has
     lengths = [sum(counts) for counts in zip(*chunks, strict=True)]
     x = [torch.randn(length, 16) for length in lengths]
     for row, out in zip(x, grow(stack, x, chunks, capacity=12), strict=True):

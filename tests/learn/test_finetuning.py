@@ -92,7 +92,7 @@ def right_of(pipeline, length, rule, count):
 
 def recipe(tmp_path, task, folder, file, train=TRAIN, **more):
     values = {
-        "version": 1,
+        "version": 2,
         "task": task,
         "start": {"folder": str(folder), **more.pop("start", {})},
         "data": {"kind": "labelled", "train": str(file), "held_out": 30, **more.pop("data", {})},
@@ -223,7 +223,7 @@ def test_a_classifier_is_learned_from_nothing_as_well(tmp_path):
     path = tmp_path / "scratch.yaml"
     file = sentiment(tmp_path / "train.tsv")
     path.write_text(json.dumps({
-        "version": 1, "task": "classify", "tokens": {"kind": "words", "vocab": 100}, "decode": {},
+        "version": 2, "task": "classify", "tokens": {"kind": "words", "vocab": 100}, "decode": {},
         "model": {"dim": 32, "heads": 2, "hidden": 64, "max_length": 32},
         "data": {"kind": "labelled", "train": str(file)}, "train": TRAIN}))  # fmt: skip
     p = regard.train(path, tmp_path / "run", quiet=True, threads=1)

@@ -49,7 +49,7 @@ def test_a_span_is_told_by_what_is_left(toy):
         quiet=True,
         threads=1,
         **toy,
-        model={**SIZES, "encoder_layers": 1, "decoder_layers": 1},
+        model={**SIZES, "layers": 1},
         train={**SETTINGS, "steps": 175, "evaluate_every": 175},
     )
     # 15 % of so short a text are two tokens in one span, which T5's way of cutting has at its end.

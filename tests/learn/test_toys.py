@@ -19,7 +19,13 @@ def test_a_toy_is_learned(kind: str) -> None:
         quiet=True,
         threads=1,
         data=data,
-        model={"dim": 64, "heads": 4, "hidden": 128, "encoder_layers": 1, "decoder_layers": 2},
+        model={
+            "dim": 64,
+            "heads": 4,
+            "hidden": 128,
+            "encoder": {"layers": 1},
+            "decoder": {"layers": 2},
+        },
         train={"steps": 200, "batch_tokens": 800, "learning_rate": 4e-3, "warmup": 30},
     )
     torch.set_num_threads(1)

@@ -10,7 +10,7 @@ from regard.models import TransformerConfig
 
 def test_a_size_gives_the_default_of_what_is_not_set():
     base = TransformerConfig(size="base")
-    assert (base.dim, base.heads, base.hidden, base.encoder_layers) == (512, 8, 2048, 6)
+    assert (base.dim, base.heads, base.hidden, base.encoder.layers) == (512, 8, 2048, 6)
     assert base.norm_place == "post"
     mixed = TransformerConfig(size="base", dim=256, norm_place="pre")
     assert (mixed.dim, mixed.hidden, mixed.norm_place) == (256, 2048, "pre")
@@ -28,7 +28,7 @@ def test_a_config_survives_its_own_dump():
         ({"heads": 8, "kv_heads": 3}, "heads 8 is not a multiple of kv_heads 3"),
         ({"dim": 12, "heads": 4, "positions": "rotary"}, "even head width, got 3"),
         ({"size": "huge"}, "size"),
-        ({"layers": 3}, "layers"),
+        ({"kernel": 3}, "no part of this model has kernel"),
         ({"max_length": 2**24 + 1}, "max_length"),
     ],
 )

@@ -86,7 +86,8 @@ def test_a_tied_head_is_the_embedding_and_an_untied_one_is_not():
 
 
 def test_without_feed_forward_a_block_has_attention_alone():
-    model = tiny(feed_forward=False)
+    config = GPTConfig(dim=16, heads=4, layers=2, decoder={"block": ("attention",)})
+    model = build(config, 11)
     assert not [name for name in model.state_dict() if "feed" in name]
     assert not [site for site in model.sites() if "feed" in site]
 

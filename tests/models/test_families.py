@@ -10,6 +10,7 @@ import torch
 from regard.errors import InputError
 from regard.inputs.arrays import Dense, Ragged
 from regard.models import FAMILIES, TransformerConfig, build, describe, rebuild
+from tests.configs import fitting
 
 
 def test_a_description_passes_through_json():
@@ -22,10 +23,10 @@ def test_a_description_passes_through_json():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"regard": 2}, "regard 2, family 'transformer'"),
+        ({"regard": 3}, "regard 3, family 'transformer'"),
         ({"family": "mamba"}, "family 'mamba'"),
-        ({"model": {"dim": 10}}, "config.json: got"),
-        ({"model": {"widht": 10}}, "config.json: widht: got an unknown key"),
+        ({"model": {"dim": 10}}, "config.json: encoder: got dim 10 is not a multiple"),
+        ({"model": {"widht": 10}}, "config.json: got no part of this model has widht"),
         ({"source_vocab": "many"}, "many"),
     ],
 )
@@ -49,7 +50,7 @@ def test_every_family_says_what_its_models_are_made_of(family):
         family, {}
     )
     kind = FAMILIES[family].config
-    config = kind(**{key: value for key, value in sizes.items() if key in kind.model_fields})
+    config = fitting(kind, sizes)
     model = build(config, *[9] * len(config.VOCABULARIES))
     assert len(model.embeds()) == 1 + config.has_target
     assert tuple(model.vocabularies()) == config.VOCABULARIES
@@ -61,7 +62,8 @@ def test_every_family_says_what_its_models_are_made_of(family):
         assert model.hidden(Ragged.of([[5, 6, 7], [8]])).shape == (4, 16)
     else:
         images = Dense(torch.zeros(2, config.channels, *config.image))
-        tokens_per_image = config.grid[0] * config.grid[1] + getattr(config, "tokens_before", 0)
+        rows, columns = config.encoder.grid
+        tokens_per_image = rows * columns + config.encoder.front.tokens_before
         assert model.hidden(images).shape == (2 * tokens_per_image, 16)
 
     below, *layers, top = model.depths()

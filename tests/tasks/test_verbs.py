@@ -89,7 +89,7 @@ class Shouting(Translate):
 @pytest.fixture
 def shouting(monkeypatch):
     homes = {"text": "tests.tasks.test_verbs.Shouting"}
-    spec = specs.TaskSpec(homes, ("encoder_decoder",), "transformer", (TRANSLATE, Shout()))
+    spec = specs.TaskSpec(homes, "writes", "transformer", (TRANSLATE, Shout()))
     monkeypatch.setitem(TASKS, "translate", spec)
 
 

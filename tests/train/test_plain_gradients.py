@@ -140,17 +140,18 @@ def test_a_loss_that_couples_its_batch_is_never_cut():
 
 
 def test_batch_norm_is_not_for_threads(task):
-    norms = {"sublayers": ("convolution", "feed_forward"), "kernel": 3}
-    sizes = {"dim": 8, "heads": 2, "hidden": 8, "layers": 1, "masked": True}
+    encoder = {"block": ("convolution", "feed_forward"), "kernel": 3}
+    sizes = {"dim": 8, "hidden": 8, "layers": 1, "masked": True}
     for kind, way in (("batch", PlainGradients), ("layer", ThreadedGradients)):
-        model = build(BertConfig(**sizes, **norms, convolution_norm=kind), 11)
+        model = build(BertConfig(**sizes, encoder=encoder, convolution_norm=kind), 11)
         assert isinstance(choose_strategy(task, model, threads=2, parts=2), way)
 
 
 def test_looking_for_what_is_reached_leaves_statistics_and_random_numbers():
-    norms = {"sublayers": ("convolution", "feed_forward"), "kernel": 3, "convolution_norm": "batch"}
-    sizes = {"dim": 8, "heads": 2, "hidden": 8, "layers": 1, "masked": True, "dropout": 0.5}
-    model = build(BertConfig(**sizes, **norms), 11).train()
+    block = ("convolution", "feed_forward")
+    encoder = {"block": block, "kernel": 3, "convolution_norm": "batch"}
+    sizes = {"dim": 8, "hidden": 8, "layers": 1, "masked": True, "dropout": 0.5}
+    model = build(BertConfig(**sizes, encoder=encoder), 11).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     state = torch.get_rng_state()
 

@@ -25,7 +25,7 @@ def task():
 
 def model_of(dropout):
     torch.manual_seed(0)
-    sizes = {"dim": 16, "heads": 2, "hidden": 32, "encoder_layers": 1, "decoder_layers": 1}
+    sizes = {"dim": 16, "heads": 2, "hidden": 32, "layers": 1}
     return build(TransformerConfig(**sizes, dropout=dropout), 20, 20).train()
 
 

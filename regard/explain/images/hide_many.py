@@ -102,7 +102,7 @@ def hide_in_all(
     for source in sources:
         layers = _layer_weights(model, source, which, silenced_heads)
         picture = image_grid(model, source, np.zeros((1, 1, 1), dtype=np.float32))
-        for indices in _image_batches(len(source), (3 + hiding.draws) * model.config.tokens):
+        for indices in _image_batches(len(source), (3 + hiding.draws) * model.config.max_length):
             maps: list[Weights] = []
             images: list[Tensor] = []
             for index in indices:

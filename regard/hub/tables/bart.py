@@ -49,8 +49,8 @@ def _read(hub_config: dict[str, Any], names: TensorNames, **own_settings: Any) -
     shared = hub_config.get("share_encoder_decoder_embeddings", True)
     tied = names.tied("lm_head.weight", _embedding_name(shared=shared), default=True)
     return TransformerConfig(
-        encoder_layers=hub_config["encoder_layers"],
-        decoder_layers=hub_config["decoder_layers"],
+        encoder={"layers": hub_config["encoder_layers"]},
+        decoder={"layers": hub_config["decoder_layers"]},
         dim=hub_config["d_model"],
         heads=hub_config["encoder_attention_heads"],
         hidden=hub_config["encoder_ffn_dim"],
@@ -93,8 +93,8 @@ def _write(architecture: str, config: TransformerConfig, source: int) -> dict[st
     hidden_dropout = config.dropout if config.hidden_dropout is None else config.hidden_dropout
     return {
         "architectures": [architecture],
-        "encoder_layers": config.encoder_layers,
-        "decoder_layers": config.decoder_layers,
+        "encoder_layers": config.encoder.layers,
+        "decoder_layers": config.decoder.layers,
         "d_model": config.dim,
         "encoder_attention_heads": config.heads,
         "decoder_attention_heads": config.heads,
@@ -122,7 +122,7 @@ def _names(config: TransformerConfig) -> Table:
         Rule(("head.bias",), ("final_logits_bias",), row=True, zero=True),
     ]
     for stack, layers in config.stacks.items():
-        if config.positions == "learned":
+        if config.positions.kind == "learned":
             hub_name = (f"model.{stack}.embed_positions.weight",)
             rules += [Rule((f"{stack}.positions.table",), hub_name)]
             side = "source" if stack == "encoder" else "target"
@@ -148,7 +148,7 @@ def _names(config: TransformerConfig) -> Table:
     }
     if not shared:
         copies = {"lm_head.weight": _embedding_name(shared=False)}
-    if config.positions == "learned":
+    if config.positions.kind == "learned":
         return Table(tuple(rules), copies)
     shape = config.max_length, config.dim
     stored = config.norm_place == "pre"  # Marian's are not

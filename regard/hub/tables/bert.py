@@ -246,7 +246,7 @@ _BERT_NEEDS = (*_BERT_AND_ROBERTA_NEEDS, *fixed(positions_from=0))
 _ROBERTA_NEEDS = (
     *_BERT_AND_ROBERTA_NEEDS,
     *fixed(next_sentence=False),
-    Need("positions_from", (2,), lambda config: config.positions_from == 0),
+    Need("positions_from", (2,), lambda config: getattr(config, "positions_from", 0) == 0),
     Need("activation", ("gelu",), lambda config: config.masked),  # that head always uses gelu
 )
 _DISTILBERT_NEEDS = (

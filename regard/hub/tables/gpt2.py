@@ -50,7 +50,7 @@ def _write(config: GPTConfig, vocab: int) -> dict[str, Any]:
         "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
         "attn_pdrop": config.attention_dropout,
-        "tie_word_embeddings": config.tied,
+        "tie_word_embeddings": config.tied == "all",
         "vocab_size": vocab,
     }
 
@@ -73,13 +73,13 @@ def _names(config: GPTConfig) -> Table:
     for layer in range(config.layers):
         rules += add_prefixes(f"decoder.blocks.{layer}.", f"transformer.h.{layer}.", block)
     ignored = ("*.attn.bias", "*.attn.masked_bias")  # causal masks, stored by old versions
-    copies = {"lm_head.weight": "transformer.wte.weight"} if config.tied else {}
+    copies = {"lm_head.weight": "transformer.wte.weight"} if config.tied == "all" else {}
     return Table(tuple(rules), copies, ignored)
 
 
 DECODER_NEEDS = (
     *BLOCKS,
-    *fixed(score="scaled_dot", residual=True, feed_forward=True, norm_place="pre"),
+    *fixed(score="scaled_dot", residual=True, norm_place="pre"),
     *fixed(embedding_norm=False, scaled_embedding=False, output_bias=False, scaled_output=False),
     Need("final_norm", (None, True)),
 )

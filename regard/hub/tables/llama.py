@@ -19,8 +19,8 @@ from regard.hub.kind import (
 from regard.hub.needs import Need, fixed
 from regard.hub.rules import Table, add_prefixes, same
 from regard.hub.tables.gpt2 import DECODER_NEEDS
+from regard.layers.config import RotaryScaling
 from regard.models import GPTConfig
-from regard.models.config import RotaryScaling
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _write(variant: _LlamaVariant, config: GPTConfig, vocab: int) -> dict[str, A
         "hidden_size": config.dim,
         "num_attention_heads": config.heads,
         "num_key_value_heads": config.kv_heads or config.heads,
-        "head_dim": config.head_width,
+        "head_dim": config.head_dim or config.dim // config.heads,
         "intermediate_size": config.hidden,
         "hidden_act": activation_to(config.activation.removeprefix("gated_")),
         "rms_norm_eps": config.norm_epsilon or 1e-6,
@@ -147,7 +147,7 @@ def _write(variant: _LlamaVariant, config: GPTConfig, vocab: int) -> dict[str, A
         "max_position_embeddings": config.max_length,
         "attention_dropout": config.attention_dropout,
         "attention_bias": config.attention_bias == "all",
-        "tie_word_embeddings": config.tied,
+        "tie_word_embeddings": config.tied == "all",
         "vocab_size": vocab,
         **(variant.window.write(config.window) if variant.window else {}),
     }
@@ -190,7 +190,7 @@ def _names(config: GPTConfig) -> Table:
         block += same("self_attention.key_norm", "self_attn.k_norm", bias=False)
     for layer in range(config.layers):
         rules += add_prefixes(f"decoder.blocks.{layer}.", f"model.layers.{layer}.", block)
-    copies = {"lm_head.weight": "model.embed_tokens.weight"} if config.tied else {}
+    copies = {"lm_head.weight": "model.embed_tokens.weight"} if config.tied == "all" else {}
     return Table(tuple(rules), copies, ("*.rotary_emb.inv_freq",))
 
 

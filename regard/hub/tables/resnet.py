@@ -13,7 +13,7 @@ def _read(hub_config: dict[str, Any], names: TensorNames) -> ResNetConfig:
     require(hub_config, hidden_act="relu")
     return ResNetConfig(
         channels=hub_config.get("num_channels", 3),
-        block=hub_config.get("layer_type", "bottleneck"),
+        unit=hub_config.get("layer_type", "bottleneck"),
         depths=tuple(hub_config.get("depths", (3, 4, 6, 3))),
         filters=tuple(hub_config.get("hidden_sizes", (256, 512, 1024, 2048))),
         stem_width=hub_config.get("embedding_size", 64),
@@ -29,7 +29,7 @@ def _write(config: ResNetConfig) -> dict[str, Any]:
     return {
         "architectures": ["ResNetForImageClassification" if config.classes else "ResNetModel"],
         "num_channels": config.channels,
-        "layer_type": config.block,
+        "layer_type": config.unit,
         "depths": list(config.depths),
         "hidden_sizes": list(config.filters),
         "embedding_size": config.stem_width,
@@ -54,12 +54,12 @@ _CONV_RULES = [
 def _names(config: ResNetConfig) -> Table:
     rules = add_prefixes("embed.stem.first.", "resnet.embedder.embedder.", _CONV_RULES)
     width_before = config.stem_width
-    stages = zip(config.depths, config.filters, config.strides, strict=True)
+    stages = zip(config.depths, config.filters, config.encoder.strides, strict=True)
     for stage, (depth, width, stride) in enumerate(stages):
         for layer in range(depth):
             our_block = f"encoder.blocks.{stage}.{layer}."
             hub_block = f"resnet.encoder.stages.{stage}.layers.{layer}."
-            for part in range(2 if config.block == "basic" else 3):
+            for part in range(2 if config.unit == "basic" else 3):
                 rules += add_prefixes(
                     f"{our_block}parts.{part}.", f"{hub_block}layer.{part}.", _CONV_RULES
                 )

@@ -17,8 +17,8 @@ def _read(hub_config: dict[str, Any], names: TensorNames) -> T5Config:
     if stated == "gated-gelu":
         name = "gelu_new"
     return T5Config(
-        encoder_layers=hub_config["num_layers"],
-        decoder_layers=hub_config.get("num_decoder_layers") or hub_config["num_layers"],
+        encoder={"layers": hub_config["num_layers"]},
+        decoder={"layers": hub_config.get("num_decoder_layers") or hub_config["num_layers"]},
         dim=hub_config["d_model"],
         heads=hub_config["num_heads"],
         head_dim=hub_config["d_kv"],
@@ -45,11 +45,11 @@ def _write(config: T5Config, vocab: int, _: int) -> dict[str, Any]:
     gate = "gated-" if config.activation.startswith("gated_") else ""
     return {
         "architectures": ["T5ForConditionalGeneration"],
-        "num_layers": config.encoder_layers,
-        "num_decoder_layers": config.decoder_layers,
+        "num_layers": config.encoder.layers,
+        "num_decoder_layers": config.decoder.layers,
         "d_model": config.dim,
         "num_heads": config.heads,
-        "d_kv": config.head_width,
+        "d_kv": config.head_dim or config.dim // config.heads,
         "d_ff": config.hidden,
         "feed_forward_proj": gate + hub_name,
         "layer_norm_epsilon": config.norm_epsilon or 1e-6,

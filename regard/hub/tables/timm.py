@@ -123,7 +123,7 @@ def _names(config: ViTConfig) -> Table:
     ]
     if config.layer_scale is not None:
         block += [Rule(("self_gain",), ("ls1.gamma",)), Rule(("feed_gain",), ("ls2.gamma",))]
-    token_names = ["cls_token", "dist_token"][: config.tokens_before]
+    token_names = ["cls_token", "dist_token"][: config.encoder.front.tokens_before]
     rules = front_rules(config, token_names, "pos_embed", "patch_embed.proj")
     for layer in range(config.layers):
         rules += add_prefixes(f"encoder.blocks.{layer}.", f"blocks.{layer}.", block)

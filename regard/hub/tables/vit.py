@@ -151,7 +151,7 @@ def front_rules(
     tokens = [Rule(("embed.first",), tuple(token_names), shape=shape)] if token_names else []
     return [
         *tokens,
-        Rule(("encoder.positions.table",), (positions,), shape=(1, config.tokens, config.dim)),
+        Rule(("encoder.positions.table",), (positions,), shape=(1, config.max_length, config.dim)),
         Rule(("embed.projection.weight",), (f"{projection}.weight",), shape=kernel),
         Rule(("embed.projection.bias",), (f"{projection}.bias",)),
     ]
@@ -160,7 +160,7 @@ def front_rules(
 def _body_rules(config: ViTConfig, prefix: str, block: list[Rule]) -> list[Rule]:
     """The rules for all but the heads, with the names that ViT and its kin share."""
     embeddings = f"{prefix}embeddings."
-    tokens = ("cls_token", "distillation_token")[: config.tokens_before]
+    tokens = ("cls_token", "distillation_token")[: config.encoder.front.tokens_before]
     token_names = [f"{embeddings}{token}" for token in tokens]
     projection = f"{embeddings}patch_embeddings.projection"
     biased = config.attention_bias != "out"

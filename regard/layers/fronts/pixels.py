@@ -18,8 +18,9 @@ class Pixels(Front):
         channels: Number of channels.
         image: Height and width of the images that the model was made for.
         stride: By how much the network divides height and width; None: it takes images of its own
-            size only, and makes one vector of each.
+            size only.
         stem: The first layers, (images, channels, height, width) -> feature maps.
+        grid: Rows and columns of the network's output for images of its own size.
     """
 
     def __init__(
@@ -28,10 +29,11 @@ class Pixels(Front):
         image: tuple[int, int],
         stride: int | None = None,
         stem: nn.Module | None = None,
+        grid: tuple[int, int] = (1, 1),
     ) -> None:
         super().__init__()
         self.channels, self.image, self.stride = channels, image, stride
-        self.stem = stem
+        self.stem, self.grid = stem, grid
 
     def layout(self, source: Dense) -> Layout:
         """The layout of an image's cells after the whole network, in a grid.
@@ -48,9 +50,9 @@ class Pixels(Front):
                 got=f"{channels} x {height} x {width}",
                 expected=f"{own_shape}: channels, height, width",
             )
-        sides = (
-            (1, 1) if self.stride is None else (-(-height // self.stride), -(-width // self.stride))
-        )
+        sides = self.grid
+        if self.stride is not None:
+            sides = -(-height // self.stride), -(-width // self.stride)
         return Layout((sides[0] * sides[1],) * len(source), source.device, sides)
 
     def read(self, source: Dense, ctx: Context) -> Tensor:

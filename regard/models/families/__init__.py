@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from regard.config import input_error
 from regard.errors import InputError
+from regard.models import version_1
 from regard.models.config import ModelConfig
 from regard.models.families import (
     bert,
@@ -53,6 +54,8 @@ class _Configs(Mapping[str, type[ModelConfig]]):
 
 
 CONFIGS = _Configs()
+VERSION = 2
+"""Version of the model configs that are written; those of version 1 are read, too."""
 
 
 def build(config: ModelConfig, *vocabularies: int) -> Any:
@@ -68,7 +71,7 @@ def build(config: ModelConfig, *vocabularies: int) -> Any:
 def describe(model: Any) -> dict[str, Any]:
     """The content of a model's `config.json`, from which `rebuild` builds the model."""
     return {
-        "regard": 1,
+        "regard": VERSION,
         "family": model.config.family,
         "model": model.config.model_dump(),
         **model.vocabularies(),
@@ -101,16 +104,20 @@ def parse_description(description: dict[str, Any]) -> tuple[ModelConfig, tuple[i
             expected="regard vectors MODEL nearest WORD",
             fix="in Python: regard.vectors(MODEL)",
         )
-    if description.get("regard") != 1 or not isinstance(family, str) or family not in FAMILIES:
+    version = description.get("regard")
+    if version not in (1, VERSION) or not isinstance(family, str) or family not in FAMILIES:
         raise InputError(
             "config.json",
-            got=f"regard {description.get('regard')!r}, family {family!r}",
-            expected=f"regard 1 and a family of {', '.join(FAMILIES)}",
+            got=f"regard {version!r}, family {family!r}",
+            expected=f"regard 1 or {VERSION} and a family of {', '.join(FAMILIES)}",
         )
     config = CONFIGS[family]
     try:
         vocabularies = tuple(int(description[name]) for name in config.VOCABULARIES)
-        return config.model_validate(description["model"]), vocabularies
+        values = description["model"]
+        if version == 1:
+            values = version_1.upgraded(config, values)
+        return config.model_validate(values), vocabularies
     except ValidationError as error:
         raise input_error(error, "config.json") from error
     except (KeyError, ValueError, TypeError, OverflowError) as error:

@@ -4,39 +4,26 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
-
-from regard.models.config import (
-    LONGEST,
-    Activation,
-    EncoderConfig,
-    NormPlace,
-    PositionKind,
-    Sizes,
-)
+from regard.models.config import EncoderConfig, Short, Sizes
 from regard.models.families.family import BROWN, Family, PublishedModel
 
 
 class BertConfig(EncoderConfig):
     """BERT, an encoder-only model (Devlin et al. 2019); also RoBERTa and DistilBERT."""
 
+    DEFAULTS: ClassVar[Short] = {
+        "heads": 2, "hidden": 512, "activation": "gelu", "norm_place": "post",
+        "norm_epsilon": 1e-12, "embedding_norm": True, "positions": "learned", "max_length": 512,
+        "scaled_embedding": False,
+    }  # fmt: skip
     SIZES: ClassVar[Sizes] = {
         "tiny": {"dim": 128, "heads": 2, "hidden": 512, "layers": 2, "max_length": 256},
         "mini": {"dim": 256, "heads": 4, "hidden": 1024, "layers": 4},
         "base": {"dim": 768, "heads": 12, "hidden": 3072, "layers": 12},
         "large": {"dim": 1024, "heads": 16, "hidden": 4096, "layers": 24},
-    }  # fmt: skip
+    }
     family: Literal["bert"] = "bert"
     size: Literal["tiny", "mini", "base", "large"] | None = None
-    heads: int = Field(default=2, ge=1)
-    hidden: int = Field(default=512, ge=1)
-    activation: Activation = "gelu"
-    norm_place: NormPlace = "post"
-    norm_epsilon: float | None = 1e-12
-    embedding_norm: bool = True
-    positions: PositionKind = "learned"
-    max_length: int = Field(default=512, ge=1, le=LONGEST)
-    scaled_embedding: bool = False
 
 
 def _published_model(size: str) -> PublishedModel:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
-
-from regard.models.config import Activation, DecoderConfig, PositionKind, Sizes
+from regard.models.config import DecoderConfig, Short, Sizes
 from regard.models.families.family import BROWN, Family, PublishedModel
 
 _LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rms", "activation": "gated_silu",
@@ -17,6 +15,10 @@ _LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rms", "activation": "g
 class GPTConfig(DecoderConfig):
     """GPT, a decoder-only model (Radford et al. 2019); also Llama and its relatives."""
 
+    DEFAULTS: ClassVar[Short] = {
+        "layers": 4, "heads": 4, "hidden": 512, "activation": "gelu_tanh", "positions": "learned",
+        "scaled_embedding": False,
+    }  # fmt: skip
     SIZES: ClassVar[Sizes] = {
         "nano": {"dim": 128, "heads": 4, "hidden": 512, "layers": 4, "max_length": 256},
         "mini": {"dim": 256, "heads": 8, "hidden": 1024, "layers": 6, "max_length": 512},
@@ -38,11 +40,6 @@ class GPTConfig(DecoderConfig):
         "nano", "mini", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3",
         "nano-llama", "mini-llama", "llama-7b",
     ] | None = None  # fmt: skip
-    heads: int = Field(default=4, ge=1)
-    hidden: int = Field(default=512, ge=1)
-    activation: Activation = "gelu_tanh"
-    positions: PositionKind = "learned"
-    scaled_embedding: bool = False
 
 
 def _published_model(size: str, **training: Any) -> PublishedModel:

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from regard.models.config import EncoderDecoderConfig, NormKind, PositionKind, ScoreKind, Sizes
+from regard.models.config import EncoderDecoderConfig, Short, Sizes
 from regard.models.families.family import BROWN, Family, PublishedModel
 
 
 class T5Config(EncoderDecoderConfig):
     """T5 (Raffel et al. 2020): every task as text to text; relative positions, no biases."""
 
+    DEFAULTS: ClassVar[Short] = {
+        "norm": "rms", "bias": False, "positions": "buckets", "score": "dot",
+        "scaled_embedding": False, "scaled_output": True,
+    }  # fmt: skip
     SIZES: ClassVar[Sizes] = {
-        "tiny": {"dim": 128, "heads": 4, "hidden": 256, "encoder_layers": 2, "decoder_layers": 2},
-        "small": {"dim": 512, "heads": 8, "hidden": 2048, "encoder_layers": 6,
-                  "decoder_layers": 6},
-        "base": {"dim": 768, "heads": 12, "hidden": 3072, "encoder_layers": 12,
-                 "decoder_layers": 12},
-        "large": {"dim": 1024, "heads": 16, "hidden": 4096, "encoder_layers": 24,
-                  "decoder_layers": 24},
-        "small-1.1": {"dim": 512, "heads": 6, "head_dim": 64, "hidden": 1024, "encoder_layers": 8,
-                      "decoder_layers": 8, "activation": "gated_gelu_tanh", "tied": "inputs",
-                      "scaled_output": False},
-        "base-1.1": {"dim": 768, "heads": 12, "hidden": 2048, "encoder_layers": 12,
-                     "decoder_layers": 12, "activation": "gated_gelu_tanh", "tied": "inputs",
-                     "scaled_output": False},
+        "tiny": {"dim": 128, "heads": 4, "hidden": 256, "layers": 2},
+        "small": {"dim": 512, "heads": 8, "hidden": 2048, "layers": 6},
+        "base": {"dim": 768, "heads": 12, "hidden": 3072, "layers": 12},
+        "large": {"dim": 1024, "heads": 16, "hidden": 4096, "layers": 24},
+        "small-1.1": {"dim": 512, "heads": 6, "head_dim": 64, "hidden": 1024, "layers": 8,
+                      "activation": "gated_gelu_tanh", "tied": "inputs", "scaled_output": False},
+        "base-1.1": {"dim": 768, "heads": 12, "hidden": 2048, "layers": 12,
+                     "activation": "gated_gelu_tanh", "tied": "inputs", "scaled_output": False},
     }  # fmt: skip
     """The published sizes, and one for a laptop (tiny)."""
     family: Literal["t5"] = "t5"
     size: Literal["tiny", "small", "base", "large", "small-1.1", "base-1.1"] | None = None
-    norm: NormKind = "rms"
-    bias: bool = False
-    positions: PositionKind = "buckets"
-    score: ScoreKind = "dot"
-    scaled_embedding: bool = False
-    scaled_output: bool = True
 
 
 _TRAINING: dict[str, Any] = {

@@ -12,12 +12,11 @@ class TransformerConfig(EncoderDecoderConfig):
     """The encoder-decoder Transformer (Vaswani et al. 2017) and its usual variations."""
 
     SIZES: ClassVar[Sizes] = {
-        "tiny": {"dim": 128, "heads": 8, "hidden": 256, "encoder_layers": 2, "decoder_layers": 2},
-        "small": {"dim": 256, "heads": 8, "hidden": 512, "encoder_layers": 3, "decoder_layers": 3},
-        "base": {"dim": 512, "heads": 8, "hidden": 2048, "encoder_layers": 6, "decoder_layers": 6,
-                 "norm_place": "post"},
-        "big": {"dim": 1024, "heads": 16, "hidden": 4096, "encoder_layers": 6, "decoder_layers": 6,
-                "norm_place": "post", "dropout": 0.3},
+        "tiny": {"dim": 128, "heads": 8, "hidden": 256, "layers": 2},
+        "small": {"dim": 256, "heads": 8, "hidden": 512, "layers": 3},
+        "base": {"dim": 512, "heads": 8, "hidden": 2048, "layers": 6, "norm_place": "post"},
+        "big": {"dim": 1024, "heads": 16, "hidden": 4096, "layers": 6, "norm_place": "post",
+                "dropout": 0.3},
     }  # fmt: skip
     """The paper's base and big, post-norm as published; two smaller ones for a laptop."""
     family: Literal["transformer"] = "transformer"

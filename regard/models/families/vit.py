@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
-
-from regard.models.config import Activation, PositionKind, Sizes
+from regard.models.config import Short, Sizes
 from regard.models.families.family import Family, PublishedModel
 from regard.models.families.images import ImageEncoderConfig
 
@@ -14,6 +12,9 @@ from regard.models.families.images import ImageEncoderConfig
 class ViTConfig(ImageEncoderConfig):
     """ViT: a pre-norm encoder on patches (Dosovitskiy et al. 2021; Touvron et al. 2021)."""
 
+    DEFAULTS: ClassVar[Short] = {
+        "layers": 4, "heads": 4, "activation": "gelu", "norm_epsilon": 1e-6,
+    }  # fmt: skip
     SIZES: ClassVar[Sizes] = {
         "nano": {"dim": 64, "heads": 4, "hidden": 128, "layers": 4},
         "Ti": {"dim": 192, "heads": 3, "hidden": 768, "layers": 12},
@@ -23,10 +24,6 @@ class ViTConfig(ImageEncoderConfig):
     }
     family: Literal["vit"] = "vit"
     size: Literal["nano", "Ti", "S", "B", "L"] | None = None
-    heads: int = Field(default=4, ge=1)
-    activation: Activation = "gelu"
-    norm_epsilon: float | None = Field(default=1e-6, gt=0)
-    positions: PositionKind = "learned"
 
 
 CLASSES = tuple(str(number) for number in range(1000))
