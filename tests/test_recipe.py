@@ -144,7 +144,9 @@ def test_recipes_need_only_the_configs_and_are_found_in_a_package_that_is_not_a_
     package = Path(regard.errors.__file__).parent
     with ZipFile(tmp_path / "regard.zip", "w") as archive:
         light = ("recipes", "runtime", "models/families")
-        files = [file for folder in light for file in package.glob(f"{folder}/*.py")]
+        files = [file for folder in light for file in package.glob(f"{folder}/*.py*")]
+        files = [file for file in files if file.is_file()]
+        files += [package / "__init__.pyi", package / "tasks/__init__.pyi"]
         files += [package / f"tasks/{name}.py" for name in ("__init__", "specs", "verbs")]
         parts = ("short", "grid_config", "recurrent_config")
         files += [package / f"layers/{name}.py" for name in parts]

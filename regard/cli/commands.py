@@ -305,12 +305,24 @@ def recipe_command(
     keys: Annotated[
         bool, Option("--keys", help="List the keys of a recipe; NAME: only those of a section.")
     ] = False,
+    full: Annotated[
+        bool, Option("--full", help="Print every value of NAME, nested, and where it comes from.")
+    ] = False,
+    overrides: Annotated[
+        list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Changes, with --full.")
+    ] = None,
 ) -> None:
     """Print a shipped recipe, to read it or to start your own from it."""
     from regard.recipes import recipe as recipes
 
+    if (full and name is None) or (overrides and not full):
+        raise InputError("regard recipe", expected="--full NAME [KEY=VALUE]...")
     if keys:
         print_line(recipes.KEYS.listing(name))
+    elif full and name is not None:
+        from regard.recipes.full import full_text
+
+        print_line(full_text(name, overrides or ()), end="")
     elif name is not None:
         print_line(recipes.text_of(name), end="")
     else:

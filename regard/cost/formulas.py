@@ -61,9 +61,10 @@ def activation_floats(config: ModelConfig, *lengths: int, targets: int | None = 
     floats = 0
     for side, work in _works(config, lengths):
         formula = ACTIVATIONS_OF.get(_kind(side))
-        if formula is None:
+        side_floats = None if formula is None else formula(side, work)
+        if side_floats is None:
             return None
-        floats += formula(side, work)
+        floats += side_floats
     # the input of the loss; for masked tokens also W x, f(W x) and its norm
     masks = getattr(config.head, "masked", False)
     return floats + targets * _top_width(config.last) * (4 if masks else _tops(config.last))
@@ -95,10 +96,13 @@ def _top_width(side: Any) -> int:
     return 0 if _kind(side) in ("cnn", "resnet") else int(side.dim)
 
 
-def _activations_of_blocks(side: StackConfig, work: Work) -> int:
-    """The activations of a stack of blocks."""
+def _activations_of_blocks(side: StackConfig, work: Work) -> int | None:
+    """The activations of a stack of blocks; None if a kind of sub-layer has no formula."""
     dim, dropout_dim = side.dim, side.dim if side.dropout else 0
-    layer = sum(_activations_of(side, part, work) for part in side.block)
+    floats = [_activations_of(side, part, work) for part in side.block]
+    if None in floats:
+        return None
+    layer = sum(count for count in floats if count is not None)
     recurrent = side.first(RecurrentConfig) is not None and len(side.block) == 1
     # the embedding's dropout; the output of the stack and its norm. Recurrent layers alone have
     # no norm, and the dropout of their embedding is counted with their input.
@@ -107,8 +111,8 @@ def _activations_of_blocks(side: StackConfig, work: Work) -> int:
     return side.layers * layer + work.tokens * end_floats
 
 
-def _activations_of(side: StackConfig, part: Sublayer, work: Work) -> int:
-    """The activations of one sub-layer."""
+def _activations_of(side: StackConfig, part: Sublayer, work: Work) -> int | None:
+    """The activations of one sub-layer; None if there is no formula for its kind."""
     dim, dropout_dim, tokens = side.dim, side.dim if side.dropout else 0, work.tokens
     inputs = dim if side.norm == "none" else 2 * dim  # x, norm(x)
     if isinstance(part, RecurrentConfig):
@@ -118,7 +122,8 @@ def _activations_of(side: StackConfig, part: Sublayer, work: Work) -> int:
         return tokens * (inputs + (part.kernel + 2) * dim + dropout_dim)
     if isinstance(part, FeedForwardConfig):
         return tokens * (inputs + dropout_dim + _hidden_copies(side, part) * part.hidden)
-    assert isinstance(part, AnyAttention)
+    if not isinstance(part, AnyAttention):
+        return None
     queries, keys_values = part.heads * side.head_width(part), 2 * _kv_dim(side, part)
     attention = inputs + 3 * queries + dropout_dim + part.heads  # q, and the output twice
     if part.query_key_norm:
@@ -170,7 +175,7 @@ def _activations_of_recurrent_decoder(side: RecurrentDecoderConfig, work: Work) 
     lowest = (FUSED if one_vector else IN_TURN)[side.cell]
     layers = (lowest + FUSED[side.cell] * (side.layers - 1)) * work.tokens
     pairs = {"additive": dim + 3, "dot": 3, "location": 3, "none": 0}[context.kind]
-    every = not one_vector or context.context == "every"
+    every = not isinstance(context, OneContext) or context.context == "every"
     return dim * (layers + (2 if every else 1) * work.tokens) + pairs * work.memory * work.tokens
 
 
@@ -197,7 +202,7 @@ def _activations_of_resnet(side: ResidualConvolutions, work: Work) -> int:
     return total
 
 
-ACTIVATIONS_OF: dict[str, Callable[[Any, Work], int]] = {
+ACTIVATIONS_OF: dict[str, Callable[[Any, Work], int | None]] = {
     "blocks": _activations_of_blocks,
     "recurrent": _activations_of_recurrent_decoder,
     "cnn": _activations_of_cnn,

@@ -287,6 +287,8 @@ class Plan:
         decoding = f"beam {self.rows}, up to {self.max_output_tokens:,} tokens"
         meets = "as if every token met all" if len(self.lengths) > 1 else "every token meets all"
         batch = f"estimate, {self.recipe.train.batch_tokens:,} tokens at a time"
+        training = self.training_memory
+        unknown = [("  activations", "", "not counted: no formula for a part of this model")]
         return [
             [
                 *_total_and_parts("parameters", self.parameters, notes=notes),
@@ -297,7 +299,10 @@ class Plan:
                 ("FLOPs per token, training", short(self.flops_per_token), "3 × forward"),
                 ("  by the rule 6N", short(6 * body), f"{meets} {short(body)}"),
             ],
-            _total_and_parts("memory, training", self.training_memory, "B", {"activations": batch}),
+            [
+                *_total_and_parts("memory, training", training, "B", {"activations": batch}),
+                *(unknown if "activations" not in training else ()),
+            ],
             _total_and_parts(
                 "memory, inference", self.inference_memory, "B", {"keys and values": decoding}
             ),

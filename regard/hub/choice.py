@@ -115,7 +115,7 @@ def _similar_families(config: Any, kind_name: str | None) -> list[str]:
         for name in dict.fromkeys(kind.family for kind in KINDS.values())
         if _kinds_of(name, kind_name)
         and CONFIGS[name].reads == config.reads
-        and CONFIGS[name]().sides.keys() == config.sides.keys()
+        and CONFIGS[name](family=name).sides.keys() == config.sides.keys()
     ]
     default_family = TASKS[FAMILIES[config.family].task].family
     return sorted(families, key=lambda name: name != default_family)

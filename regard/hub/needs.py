@@ -34,7 +34,8 @@ class Need:
     def _settings(self, config: Any) -> list[Any]:
         """The values of the setting in all parts; its default if only other kinds have it."""
         settings = [getattr(value, "kind", value) for _, value in values_of(config, self.key)]
-        field = short_fields(type(config)).get(self.key)
+        kind: Any = type(config)
+        field = short_fields(kind).get(self.key)
         return settings if settings or field is None else [field.default]
 
     def got(self, config: Any) -> str:
@@ -60,7 +61,9 @@ class StandardBlocks(Need):
         others = {}
         for name, side in config.sides.items():
             kinds = tuple(part.kind for part in side.block)
-            named = any(part.name or part.scale != 1 or part.norm_place for part in side.block)
+            named = any(
+                part.name or part.scale != 1 or part.sublayer_norm_place for part in side.block
+            )
             if named or kinds != self._usual(side):
                 others[name] = side
         return others
@@ -82,6 +85,24 @@ class StandardBlocks(Need):
         return " ".join(override(f"model.{name}.block", self._usual(side)) for name, side in sides)
 
 
+class SameSides(Need):
+    """One value for both sides, in models of transformers whose sides are alike but for layers."""
+
+    def is_met(self, config: Any) -> bool:
+        """Whether all parts that have the setting share its value."""
+        return len({value for _, value in values_of(config, self.key)}) < 2
+
+    def got(self, config: Any) -> str:
+        """The values of both sides."""
+        sides = {path[0]: value for path, value in values_of(config, self.key)}
+        return ", ".join(override(f"model.{side}.{self.key}", sides[side]) for side in sides)
+
+    def wanted(self, config: Any) -> str:
+        """The first side's value, for both."""
+        _, value = next(iter(values_of(config, self.key)))
+        return override(f"model.{self.key}", value)
+
+
 def override(key: str, value: Any) -> str:
     """One setting as the command line takes it.
 
@@ -93,7 +114,8 @@ def override(key: str, value: Any) -> str:
 
 
 def _as_yaml(value: Any) -> str:
-    """A value as YAML in one word."""
+    """A value as YAML in one word; of a part, its kind."""
+    value = getattr(value, "kind", value)
     if isinstance(value, tuple):
         return f"[{','.join(map(_as_yaml, value))}]"
     return value if isinstance(value, str) else json.dumps(value)
@@ -104,5 +126,14 @@ def fixed(**values: Any) -> tuple[Need, ...]:
     return tuple(Need(key, (value,)) for key, value in values.items())
 
 
-BLOCKS = (StandardBlocks("block", ()), *fixed(block_norm=False))
+_SHARED_KEYS = (
+    "dim", "heads", "kv_heads", "head_dim", "hidden", "activation", "norm", "norm_place",
+    "norm_epsilon", "final_norm", "bias", "dropout", "hidden_dropout", "attention_dropout",
+    "positions", "scaled_embedding", "embedding_norm", "max_length",
+)  # fmt: skip
+BLOCKS = (
+    StandardBlocks("block", ()),
+    *fixed(block_norm=False),
+    *(SameSides(key, ()) for key in _SHARED_KEYS),
+)
 """What all models of transformers require: blocks with the structure of published models."""

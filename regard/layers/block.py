@@ -83,7 +83,7 @@ class Block(nn.Module):
             if config.layer_scale is not None:
                 gain = part.partition("_")[0] + "_gain"
                 setattr(self, gain, nn.Parameter(torch.full((config.dim,), config.layer_scale)))
-            norm_place = sublayer.norm_place or config.norm_place
+            norm_place = sublayer.sublayer_norm_place or config.norm_place
             self.order.append(Step(part, norm_name, norm_place, sublayer.scale, gain))
         self.block_norm = make_norm(config) if config.block_norm else None
         self.dropout = Dropout(config.dropout)

@@ -42,8 +42,8 @@ class Sublayer(Config):
     usual name and differs in its first word, as `first_feed_forward`."""
     scale: float = 1.0
     """Factor on the output (Conformer's feed-forwards: 0.5)."""
-    norm_place: NormPlace | None = None
-    """Where this sub-layer's norm is; None: as in the whole stack."""
+    sublayer_norm_place: NormPlace | None = None
+    """Where this sub-layer's norm is, if not where `norm_place` says."""
 
     @model_validator(mode="after")
     def _check_name(self) -> Self:
@@ -406,7 +406,7 @@ class SentencesStack(SequenceStack):
 class WritingStack(SequenceStack):
     """The decoder of an encoder-decoder: its blocks attend to the memory, too."""
 
-    block: tuple[WritingSublayer, ...] = (
+    block: tuple[WritingSublayer, ...] = (  # type: ignore[assignment]
         AttentionConfig(),
         CrossAttentionConfig(),
         FeedForwardConfig(),

@@ -163,6 +163,11 @@ class Convolutions(ImageSize):
     """No learned tokens precede the cells of the last feature map."""
 
     @property
+    def dim(self) -> int:
+        """Width of the output."""
+        raise NotImplementedError
+
+    @property
     def front(self) -> Self:
         """The part that reads images: the network itself."""
         return self

@@ -48,14 +48,14 @@ class OneContext(Config):
 
 
 class RecurrentDecoderConfig(ShortForm):
-    """Recurrent layers that get a context vector of the source with each word."""
+    """Recurrent layers, the first of which gets a context vector of the source with each word."""
 
     kind: Literal["recurrent"] = "recurrent"
     front: WordsFront = WordsFront()
     dim: int = Field(default=128, ge=1)
     """Width of the vectors."""
     layers: int = Field(default=1, ge=1, le=DEEPEST)
-    """Number of recurrent layers; the first one attends."""
+    """Number of blocks."""
     cell: Cell = "gru"
     """`gru_before`: a GRU whose reset gate acts before the matrix (Chung et al. 2014)."""
     attention: Annotated[AttentiveContext | OneContext, Field(discriminator="kind")] = (
@@ -63,7 +63,7 @@ class RecurrentDecoderConfig(ShortForm):
     )
     """What each step gets from the source."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    """Dropout rate on embeddings, and on the output of each recurrent layer."""
+    """Dropout rate on embedding plus position, and on each sub-layer's output."""
 
     @property
     def reach(self) -> None:

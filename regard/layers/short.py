@@ -17,8 +17,9 @@ from functools import cache
 from types import NoneType
 from typing import Any, NamedTuple, get_args, get_origin
 
-from pydantic import model_validator
+from pydantic import ConfigDict, model_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from regard.config import Config
 from regard.errors import InputError
@@ -50,7 +51,7 @@ def part_fields(config: type[Config]) -> dict[str, PartField]:
 def part_field(info: FieldInfo) -> PartField | None:
     """What parts a field can hold; None if it holds none."""
     many = get_origin(info.annotation) is tuple
-    inner = get_args(info.annotation)[0] if many else info.annotation
+    inner: Any = get_args(info.annotation)[0] if many else info.annotation
     inner = inner.__origin__ if hasattr(inner, "__metadata__") else inner  # of Annotated
     options = get_args(inner) or (inner,)
     classes = [option for option in options if option is not NoneType]
@@ -113,6 +114,14 @@ class Resolved(NamedTuple):
     """For each value the statement that it comes from, by its path."""
     unused: list[Path]
     """Paths of the last source's keys that no part of the model has."""
+
+    def checked(self) -> dict[str, Any]:
+        """The nested values; refuses keys that no part has."""
+        if self.unused:
+            key = ".".join(map(str, self.unused[0]))
+            context = {"key": key, "paths": self.unused}
+            raise PydanticCustomError("unused_key", "no part of this model has {key}", context)
+        return self.values
 
 
 def resolve(config: type[Config], sources: Sequence[Mapping[str, Any]]) -> Resolved:
@@ -202,8 +211,8 @@ class _Walk:
             self.expand(path, section)
         kinds = self.about(path, "kind")
         kind = kinds[-1].value if kinds else next(iter(field.classes))
-        if kind not in field.classes:
-            return sections[-1].value if sections else {"kind": kind}  # pydantic refuses it
+        if not isinstance(kind, str) or kind not in field.classes:
+            return {"kind": kind}  # pydantic refuses it
         return self.fill(field.classes[kind], path) | ({"kind": kind} if kind else {})
 
     def _fill_many(self, field: PartField, section: Statement, path: Path) -> Any:
@@ -239,7 +248,9 @@ def with_value(values: Any, path: Sequence[str | int], value: Any) -> Any:
     """
     key, *deeper = path
     if isinstance(values, tuple | list):  # the sub-layers of a block
-        parts = list(values)
+        if not str(key).isdigit() or int(key) >= len(values):
+            return {key: value}  # refused later
+        parts = [{"kind": part} if isinstance(part, str) else part for part in values]
         parts[int(key)] = with_value(parts[int(key)], deeper, value) if deeper else value
         return tuple(parts)
     if deeper:
@@ -291,16 +302,21 @@ def shared(config: Config, key: str) -> Any:
 
     Raises:
         AttributeError: No part has the key.
-        InputError: Parts have different values.
+        PartsDiffer: Parts have different values.
     """
     part_values = list(values_of(config, key))
     if not part_values:
         raise AttributeError(f"no part of this {type(config).__name__} has {key}")
     (_, first), *others = part_values
     if any(value != first for _, value in others):
-        got = ", ".join(f"{path[0]} {value}" for path, value in part_values)
-        raise InputError(f"model.{key}", got=got, expected="one value in all parts")
+        sides = dict.fromkeys(f"{path[0]} {value}" for path, value in part_values)
+        got = ", ".join(sides)
+        raise PartsDiffer(f"model.{key}", got=got, expected="one value in all parts")
     return first
+
+
+class PartsDiffer(InputError, AttributeError):
+    """A short key is read whose value is not the same in all parts."""
 
 
 class ShortForm(Config):
@@ -312,11 +328,10 @@ class ShortForm(Config):
         2
     """
 
+    # Keys that no part has are refused by `Resolved.checked`, before pydantic sees them.
+    model_config = ConfigDict(extra="ignore")
+
     @model_validator(mode="before")
     @classmethod
     def _read_short_form(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        resolved = resolve(cls, [values])
-        unknown = {str(path[0]): values[str(path[0])] for path in resolved.unused}
-        return resolved.values | unknown  # pydantic refuses the unknown ones
+        return resolve(cls, [values]).checked() if isinstance(values, dict) else values

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import ModelWrapValidatorHandler, model_validator
+from pydantic import ConfigDict, ModelWrapValidatorHandler, model_validator
 from pydantic_core import PydanticCustomError
 
 from regard.config import Config
 from regard.layers import short
 from regard.layers.config import (
+    ConvolutionConfig,
+    GatedConvolutionConfig,
     PairHead,
     SentencesStack,
     SequenceStack,
@@ -37,6 +39,8 @@ class ModelConfig(Config):
     `TransformerConfig(dim=64).dim` is that of encoder and decoder.
     """
 
+    # Keys that no part has are refused by `_resolve`, before pydantic sees them.
+    model_config = ConfigDict(extra="ignore")
     DEFAULTS: ClassVar[Short] = {}
     """The family's defaults, where they differ from those of its parts."""
     SIZES: ClassVar[Sizes] = {}
@@ -62,15 +66,9 @@ class ModelConfig(Config):
         if not isinstance(values, dict):
             return handler(values)
         resolved = cls.resolve(values)
-        if resolved.unused:
-            paths = [".".join(map(str, path)) for path in resolved.unused]
-            raise PydanticCustomError(
-                "unused_key",
-                "no part of this model has {key}",
-                {"key": paths[0], "paths": resolved.unused},
-            )
+        nested = resolved.checked()
         cls._check_sides(resolved)
-        config = handler(resolved.values)
+        config = handler(nested)
         config.__dict__["origins"] = resolved.origins  # as a cached_property stores its value
         return config
 
@@ -78,6 +76,17 @@ class ModelConfig(Config):
     def origins(self) -> dict[short.Path, short.Statement]:
         """Where each value was written, by its path; empty if the config was not made of values."""
         return {}
+
+    @model_validator(mode="after")
+    def _check_kernels(self) -> Self:
+        """Refuses an encoder's convolution without a middle token."""
+        kinds = ConvolutionConfig, GatedConvolutionConfig
+        for part in getattr(self.sides.get("encoder"), "block", ()):
+            if isinstance(part, kinds) and part.kernel % 2 == 0:
+                raise ValueError(
+                    f"kernel {part.kernel}: an encoder needs an odd one, with a middle"
+                )
+        return self
 
     @classmethod
     def resolve(cls, values: Short) -> short.Resolved:

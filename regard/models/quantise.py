@@ -20,6 +20,7 @@ from regard.kernels.linear import Linear
 from regard.kernels.small_batches import LOADER
 from regard.layers.attention import Attention, DotScore
 from regard.layers.heads import VocabularyHead
+from regard.models.config import ModelConfig
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -49,7 +50,8 @@ def quantise(model: ModuleT) -> ModuleT:
     twin = copy.deepcopy(model, shared).eval()
     # Speed counts most where many texts are written at once, and for the hundreds of patches of an
     # image; for the tokens of a text that is read, 16 bits are fast enough.
-    many = getattr(getattr(model, "config", None), "has_grid", False)
+    config = getattr(model, "config", None)
+    many = isinstance(config, ModelConfig) and hasattr(config.first, "grid")
     exact = not hasattr(model, "step") and not many
     LOADER.load_stored()  # now, lest a text be computed one way before they are loaded, one after
     for parent in list(twin.modules()):

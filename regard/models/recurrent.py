@@ -52,15 +52,17 @@ class RecurrentDecoder(Stack):
             dim=dim, layers=layers, cell=config.cell, dropout=config.dropout, **RECURRENT
         )
         super().__init__(stack, "decoder")
-        self.attends, self.dim = isinstance(context, AttentiveContext), dim
-        self.fed = self.attends or context.context == "every"  # whether every step gets a context
+        attention = context if isinstance(context, AttentiveContext) else None
+        self.attends, self.dim = attention is not None, dim
+        # whether every step gets a context
+        self.fed = isinstance(context, AttentiveContext) or context.context == "every"
         self.direction, self.memory_dim = direction, memory_dim
         if self.fed:
             self.blocks[0] = AttentionCell(
                 stack,
                 "decoder.0",
                 memory_dim=memory_dim,
-                attention=context if self.attends else None,
+                attention=attention,
                 memory_positions=config.front.max_length,
             )
         self.states = 2 if config.cell == "lstm" else 1  # tensors per layer: h, and an LSTM's cell

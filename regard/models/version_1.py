@@ -6,7 +6,7 @@ converted here. Old keys may still be used in overrides and in Python.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.config import Config
@@ -16,15 +16,24 @@ if TYPE_CHECKING:
     from regard.models.config import ModelConfig
 
 LAYERS = {"encoder_layers": "encoder", "decoder_layers": "decoder"}
-BLOCKS = ("sublayers", "scales", "norm_places", "feed_forward", "both_ways")
+BLOCKS = {
+    "sublayers": tuple | list,
+    "scales": dict,
+    "norm_places": dict,
+    "feed_forward": bool,
+    "both_ways": bool,
+}
+"""Keys that described the sub-layers of a block, with the types of their values."""
 KINDS = {"self_attention": "attention"}
 """Kinds of sub-layers whose default name is another word."""
 NAMES = ("self_attention", "cross_attention", "gated_convolution", "convolution", "recurrent",
          "feed_forward")  # fmt: skip
+USUAL = ("self_attention", "feed_forward")
 OLD_KEYS = {*LAYERS, *BLOCKS}
 """Keys of version 1 that are no short form of a key of today."""
 UNUSED = {
-    "kernel", "convolution_norm", "cell", "direction", "grid_window", "grid_bias", "buckets",
+    "kernel", "convolution_norm", "cell", "encoder.direction", "decoder.direction",
+    "grid_window", "grid_bias", "buckets",
     "farthest", "rotary_base", "rotary_scaling", "positions_from", "last_word", "hard_attention",
     "context", "max_length", "dim", "embedding_norm", "scaled_embedding", "scaled_output",
     "output_bias", "token_types", "window", "score", "heads", "kv_heads", "head_dim",
@@ -41,8 +50,9 @@ def upgraded(config: type[ModelConfig], values: Mapping[str, Any]) -> dict[str, 
         config: The config class of the family.
         values: The `model` section of a recipe or of `config.json`.
     """
-    unused = {path[0] for path in config.resolve(dict(values)).unused if len(path) == 1}
-    return {key: value for key, value in values.items() if key not in unused & UNUSED}
+    unused = {".".join(map(str, path)) for path in config.resolve(dict(values)).unused} & UNUSED
+    unused |= {"both_ways"} if unused & {"encoder.direction", "decoder.direction"} else set()
+    return {key: value for key, value in values.items() if key not in unused}
 
 
 def old_path(path: short.Path) -> short.Path:
@@ -77,29 +87,40 @@ def with_new_keys(config: type[Config], values: Mapping[str, Any]) -> dict[str, 
         new["unit"] = new.pop("block")
     if "filter_side" in known and "kernel" not in known and "kernel" in new:  # of CNN
         new["filter_side"] = new.pop("kernel")
-    old = {key: new.pop(key) for key in BLOCKS if key in new}
+    old = {key: new.pop(key) for key, kind in BLOCKS.items() if isinstance(new.get(key), kind)}
     if new.get("grid_window", 0) is None:  # no windows
         del new["grid_window"]
         new.pop("grid_bias", None)
-    elif {"grid_window"} <= {*new} & {*known} and "block" not in new.get("encoder", {}):
-        old.setdefault("sublayers", ("self_attention", "feed_forward"))
+    elif "grid_window" in new and "grid_window" in known and not _has_block(new):
+        old.setdefault("sublayers", USUAL)
     if old:
         new = _with_blocks(new, old, sides)
     return new
 
 
-def _with_blocks(new: dict[str, Any], old: Mapping[str, Any], sides: list[str]) -> dict[str, Any]:
+def _has_block(values: Mapping[str, Any]) -> bool:
+    """Whether the encoder's block is written in today's form."""
+    encoder = values.get("encoder")
+    return isinstance(encoder, Mapping) and "block" in encoder
+
+
+def _with_blocks(
+    new: dict[str, Any], old: Mapping[str, Any], sides: Sequence[str]
+) -> dict[str, Any]:
     """Writes `block` and `direction` from the keys that described sub-layers by name."""
-    names = tuple(old.get("sublayers", ()))
+    names = tuple(map(str, old.get("sublayers", USUAL)))
     if old.get("feed_forward") is False:
-        names = tuple(n for n in names or ("self_attention",) if not n.endswith("feed_forward"))
-    for side in sides if names or old.get("scales") or old.get("norm_places") else ():
-        block = names or ("self_attention", "feed_forward")
-        block = _side_names(block, cross=side == "decoder" and "encoder" in sides)
+        names = tuple(name for name in names if not name.endswith("feed_forward"))
+    for key in ("scales", "norm_places"):
+        unknown = (old.get(key) or {}).keys() - {*names, "cross_attention"}
+        if unknown:  # left where it is, to be refused
+            new[key] = old[key]
+    for side in sides if old.keys() - {"both_ways"} else ():
+        block = _side_names(names, cross=side == "decoder" and "encoder" in sides)
         items = tuple(_item(name, old, grid="grid_window" in new) for name in block)
         new = short.with_value(new, [side, "block"], items)
-    if old.get("both_ways"):
-        new = short.with_value(new, [sides[0], "direction"], "both")
+    if old.get("both_ways") and (sides[0] == "encoder" or "sublayers" not in old):
+        new = short.with_value(new, [sides[0], "direction"], "both")  # a decoder ignored it
     return new
 
 
@@ -109,7 +130,7 @@ def _side_names(names: tuple[str, ...], *, cross: bool) -> tuple[str, ...]:
         return tuple(name for name in names if not name.endswith("cross_attention"))
     if any(name.endswith("cross_attention") for name in names):
         return names
-    end = names[-1:] if names[-1].endswith("feed_forward") else ()
+    end = names[-1:] if names and names[-1].endswith("feed_forward") else ()
     return (*names[: len(names) - len(end)], "cross_attention", *end)
 
 
@@ -123,5 +144,5 @@ def _item(name: str, old: Mapping[str, Any], *, grid: bool) -> Any:
     if name in (scales := old.get("scales") or {}):
         item["scale"] = scales[name]
     if name in (norm_places := old.get("norm_places") or {}):
-        item["norm_place"] = norm_places[name]
+        item["sublayer_norm_place"] = norm_places[name]
     return item

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from regard.config import Config, NameIn
 from regard.data.config import Column, Files, Parts
 from regard.errors import InputError, did_you_mean, nearest
-from regard.layers.short import PartField, homes_of, part_field, short_fields
+from regard.layers.short import STRUCTURE, PartField, homes_of, part_field, short_fields
 from regard.models.config import GIVEN, ModelConfig
 from regard.models.version_1 import OLD_KEYS
 from regard.recipes.yaml import Path, shown
@@ -172,7 +172,8 @@ class Keys:
             fields = self.fields(section)
             *sections, name = names
             known = name in fields or (not sections and name in OLD_KEYS)
-            return known and all(part in fields and part_field(fields[part]) for part in sections)
+            parts = [part for part in sections if not part.isdigit()]  # of a block: its index
+            return known and all(part in fields and part_field(fields[part]) for part in parts)
         return len(names) == 1 and names[0] in self.fields(section)
 
     def fields(self, section: str, kind: str | None = None) -> dict[str, FieldInfo]:
@@ -210,8 +211,8 @@ class Keys:
         node: Any = resolved.values
         path: tuple[int | str, ...] = ()
         for step in location:
-            inside = step in node if isinstance(node, dict) else isinstance(node, tuple)
-            if inside:
+            inside = isinstance(node, dict) and step in node
+            if inside or (isinstance(node, tuple) and step in range(len(node))):
                 node, path = node[step], (*path, step)
         while path:
             statement = resolved.origins.get(path)
@@ -268,8 +269,14 @@ class Keys:
         kinds = self.sections[section]
         meanings: dict[str, dict[str, list[str]]] = {}
         for kind, config in kinds.items():
+            defaults = getattr(config, "DEFAULTS", {})
             for key, field in self.fields_of(section, config).items():
-                name, text = _row(f"{section}.{key}", field)
+                if key == "kind" and section in self.nested:
+                    continue  # named where a part is chosen
+                path = key
+                if key in STRUCTURE and key not in config.model_fields:
+                    path = f"SIDE.{key}" if key in ("front", "block") else f"SIDE.block.{key}"
+                name, text = _row(f"{section}.{path}", field, defaults.get(key))
                 if key == self.tags.get(section):
                     text = f"one of {', '.join(kinds)}"
                 meanings.setdefault(name, {}).setdefault(text, []).append(kind)
@@ -307,11 +314,13 @@ class Keys:
         return did_you_mean([f"{above}.{key}" for key in keys])
 
 
-def _row(name: str, field: FieldInfo) -> tuple[str, str]:
+def _row(name: str, field: FieldInfo, family_default: Any = None) -> tuple[str, str]:
     """A key, and the values that it takes with its default, as text."""
     if field.is_required():
         return name, expectation(field)
     default = field.get_default(call_default_factory=True)
+    if isinstance(family_default, str | int | float | bool):
+        return name, f"{expectation(field)} ({shown(family_default).strip(chr(39))})"
     if part_field(field) is not None:
         kinds = [part.kind for part in (default if isinstance(default, tuple) else (default,))
                  if getattr(part, "kind", None)]  # fmt: skip

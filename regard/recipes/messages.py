@@ -38,9 +38,10 @@ class Source:
             A rank for sorting (lines of the file, then overrides, then unset keys), and the file
             and line, or the override, as text.
         """
-        if path in self.overrides:
-            order = list(self.overrides).index(path)
-            return (1, order), override_label(self.overrides[path])
+        for order, (overridden, text) in enumerate(self.overrides.items()):
+            inside = len(path) > 1 and overridden[: len(path)] == path  # a key of its section
+            if inside or overridden == path:
+                return (1, order), override_label(text)
         for stated_path in (path, _old(path), path[:1]):
             if stated_path in self.lines:
                 return (0, self.lines[stated_path]), f"{self.name}:{self.lines[stated_path]}"
@@ -49,7 +50,7 @@ class Source:
     def what(self, path: Path) -> tuple[tuple[int, int], str]:
         """As `location`, with the key appended unless an override already shows it."""
         rank, where = self.location(path)
-        return rank, where if path in self.overrides else f"{where}: {one_line('.'.join(path))}"
+        return rank, where if rank[0] == 1 else f"{where}: {one_line('.'.join(path))}"
 
 
 def _old(path: Path) -> Path:

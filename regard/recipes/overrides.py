@@ -121,7 +121,7 @@ def replaced_by_size(
     if overrides.get(("model", "size")) is None or not isinstance(section, dict):
         return {}
     written = {key: value for key, value in _single_values(section)
-               if key != "size" and ("model", key) not in overrides}  # fmt: skip
+               if key not in ("family", "size") and ("model", key) not in overrides}  # fmt: skip
     replaced = {}
     for key, value in written.items():
         values_now = [now for _, now in values_of(model, key.rpartition(".")[2])]

@@ -160,7 +160,7 @@ FORM = RecipeFormat(Recipe, KEYS)
 
 def task_of(name_or_path: str | os.PathLike[str]) -> str:
     """The task of a recipe, without validating the rest; an empty text if it has none."""
-    name, text = _find(os.fspath(name_or_path))
+    name, text = find_text(os.fspath(name_or_path))
     values = read(text, lambda line: f"{name}:{line}").values
     return str(values.get("task", "")) if isinstance(values, dict) else ""
 
@@ -199,7 +199,7 @@ def load_form(
     overrides: Sequence[str] = (),
 ) -> AnyRecipe:
     """`load` for a recipe of any form."""
-    name, text = _find(os.fspath(name_or_path))
+    name, text = find_text(os.fspath(name_or_path))
     return form_from_text(form, text, name, overrides, notice=True)
 
 
@@ -424,7 +424,7 @@ def _unknown_name_error(name: str) -> InputError:
     return InputError(f"recipe {name}", got="no such name", expected="a recipe or a file", fix=fix)
 
 
-def _find(name: str) -> tuple[str, str]:
+def find_text(name: str) -> tuple[str, str]:
     """The name for messages and the text of a recipe: a file if it exists, else a shipped one."""
     path = Path(name)
     if path.is_dir() and name not in shipped():

@@ -14,9 +14,9 @@ from regard.errors import InputError
 from regard.inputs.arrays import Dense
 from regard.kernels import int8
 from regard.layers import Edit, Tap, knock_out
+from regard.layers.grid_config import ANY_SIZE
 from regard.layers.tap.without_head import without_head
 from regard.models import FAMILIES, build, describe, rebuild
-from regard.layers.grid_config import ANY_SIZE
 from regard.models.quantise import quantise
 from regard.train.optim import Adam
 

@@ -16,8 +16,8 @@ from regard.kernels import int8
 from regard.layers import Edit, Tap, knock_out
 from regard.models import FAMILIES, build, describe, rebuild
 from regard.models.quantise import quantise
-from tests.configs import fitting
 from regard.train.adam import Adam
+from tests.configs import fitting
 
 VOCAB = 11
 BEGIN, END, PAD = 1, 2, 0

@@ -40,6 +40,7 @@ VARIATIONS = [
     {"positions": "buckets", "activation": "gated_silu"},
     {"positions": "rotary", "activation": "gated_gelu", "dropout": 0.0},
     {"score": "additive", "attention_dropout": 0.1},
+    {"encoder": {"dim": 24, "heads": 3, "hidden": 40}, "tied": "output", "positions": "rotary"},
 ]
 variations = pytest.mark.parametrize("changes", VARIATIONS, ids=str)
 

@@ -293,3 +293,13 @@ def test_how_a_published_tokenizer_spaces_a_text_is_kept(tmp_path):
     (first / file).write_text(json.dumps(settings | {"clean_up_tokenization_spaces": True}))
     load(first).export(second)
     assert json.loads((second / file).read_text())["clean_up_tokenization_spaces"] is True
+
+
+def test_sides_that_differ_are_named():
+    config = TransformerConfig(
+        encoder={"dim": 32, "positions": "learned"}, dim=16, heads=2, tied="output"
+    )
+    with pytest.raises(InputError) as refused:
+        choose_kind(config)
+    assert "model.encoder.dim=32, model.decoder.dim=16" in str(refused.value.got)
+    assert "model.dim=32" in str(refused.value.fix)

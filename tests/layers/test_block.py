@@ -108,7 +108,7 @@ def test_attentions_are_named_from_the_input_up():
 
 
 def test_a_norm_inside_stands_on_the_change_and_a_scale_multiplies_it():
-    feed_forward = {"kind": "feed_forward", "scale": 0.5, "norm_place": "post"}
+    feed_forward = {"kind": "feed_forward", "scale": 0.5, "sublayer_norm_place": "post"}
     config = SequenceStack(**SIZES, norm_place="inside", block=("attention", feed_forward))
     block = Block(config, "encoder.0", make_sublayers(config, "encoder.0"))
     ctx, x = plain_context((3,)), torch.randn(3, 8)

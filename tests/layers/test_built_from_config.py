@@ -232,7 +232,7 @@ DECODERS = {
     "mixed": MIXED, "conformer": CONFORMER,
     "inside": {
         "norm_place": "inside",
-        "block": ("attention", {"kind": "feed_forward", "norm_place": "post"}),
+        "block": ("attention", {"kind": "feed_forward", "sublayer_norm_place": "post"}),
     },
     "cosine": {"score": "cosine", "positions": "rotary"},
 }  # fmt: skip
@@ -352,7 +352,7 @@ def test_sublayers_of_version_1_get_a_look_at_the_memory_before_the_last_feed_fo
          "name convolution: it must end in self_attention"),
         ({"block": ()}, r"block \[\]: at least one sub-layer"),
         ({"block": ("feed_forward", "feed_forward")}, "differ in their first word"),
-        ({"block": ("attention", {"kind": "feed_forward", "norm_place": "below"})}, "pre"),
+        ({"block": ("attention", {"kind": "feed_forward", "sublayer_norm_place": "below"})}, "pre"),
         ({"block": ("attention", {"kind": "feed_forward", "scales": 0.5})}, "scales"),
         ({"block": ("recurrent",), "direction": "both", "dim": 9},
          "direction: both needs an even dim, got 9"),

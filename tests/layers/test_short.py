@@ -116,7 +116,7 @@ def test_a_field_on_the_way_stops_a_key():
     config = TransformerConfig(norm_place="post")
     for side in config.sides.values():
         assert side.norm_place == "post"
-        assert {part.norm_place for part in side.block} == {None}
+        assert {part.sublayer_norm_place for part in side.block} == {None}
     assert config.norm_place == "post"
 
 

@@ -2,35 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from regard.runtime.lazy import lazy_package
 
-from regard.inputs.processor import Processor, Vocabulary
-from regard.inputs.text.config import TokensConfig
-from regard.inputs.text.learn import TaskSymbols, learn, learn_plain, sentinels_of
-from regard.inputs.text.listing import Token
-from regard.inputs.text.stream import StreamDecoder
-from regard.inputs.text.tokenizer import Roles, Tokenizer
-from regard.runtime.lazy import lazy_getattr
-
-if TYPE_CHECKING:
-    from regard.inputs.text.published.hub import read_file, read_folder
-
-__all__ = [
-    "Processor",
-    "Roles",
-    "StreamDecoder",
-    "TaskSymbols",
-    "Token",
-    "Tokenizer",
-    "TokensConfig",
-    "Vocabulary",
-    "learn",
-    "learn_plain",
-    "read_file",
-    "read_folder",
-    "sentinels_of",
-]
-if not TYPE_CHECKING:  # else every name would pass the type checker
-    __getattr__ = lazy_getattr(
-        __name__, dict.fromkeys(("read_file", "read_folder"), "regard.inputs.text.published.hub")
-    )
+__getattr__, __all__ = lazy_package(__name__)
