@@ -21,7 +21,7 @@ from regard_lectures.catalogue import look_up
 
 RUNS = {
     "runs/digits": "regard train tiny/digits -o runs/digits",
-    "runs/cnn": "regard train tiny/digits model.family=cnn model.kernel=3 model.filters=[8]"
+    "runs/cnn": "regard train tiny/digits model.family=cnn model.filter_side=3 model.filters=[8]"
     " train.steps=200 -o runs/cnn",
 }
 """Runs that commands use, and the trainings that make them."""

@@ -16,6 +16,7 @@ import pytest
 import typer
 import yaml
 
+from docs.key_table import PAGE, with_table
 from regard import __all__ as public
 from regard import layers
 from regard.cli.commands import app
@@ -125,6 +126,33 @@ def test_files_that_the_tour_names_exist() -> None:
         assert (ROOT / name).is_file(), name
 
 
+MOST_LINES_OF_THE_TOUR = 3000
+
+
+def test_the_tour_is_an_hour_long_and_its_numbers_of_lines_are_right() -> None:
+    """Each row names a file, or lines of it with what they define, and their number."""
+    page, total = (ROOT / "docs/tour.md").read_text(), 0
+    rows = re.findall(r"^\| \d+ \| `([\w./]+)`(.*?) \| ([\d,]+) \|", page, re.M)
+    assert len(rows) >= 15
+    for name, part, listed in rows:
+        text = (ROOT / name).read_text()
+        length = len(text.splitlines())
+        ranges = [(int(a), int(b)) for a, b in re.findall(r"(\d+)–(\d+)", part)] or [(1, length)]
+        assert all(first < last <= length for first, last in ranges), f"{name}: {ranges}"
+        for defined in re.findall(r"`(\w+)`", part):
+            pattern = rf"^ *(?:class|def) {defined}\b"
+            found = [text.count("\n", 0, m.end()) + 1 for m in re.finditer(pattern, text, re.M)]
+            inside = [first <= line <= last for line in found for first, last in ranges]
+            assert any(inside), f"{name}: {defined} is in line {found}, not in {ranges}"
+        lines = sum(last - first + 1 for first, last in ranges)
+        assert abs(int(listed) - lines) <= lines / 10, f"{name}: {listed} listed, but {lines}"
+        total += lines
+    together = re.search(r"^\| \| together \| ([\d,]+) \|", page, re.M)
+    assert together is not None
+    assert abs(int(together[1].replace(",", "")) - total) <= total / 10
+    assert total <= MOST_LINES_OF_THE_TOUR
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in MARKDOWN:
         prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
@@ -158,6 +186,11 @@ def test_the_site_is_built_without_a_warning_and_asks_nothing_of_the_network(tmp
     names = "".join(page.read_text() for page in api)
     for name in {*public, *layers.__all__} - {"__version__", "POSITIONS"}:
         assert f'id="regard.{name}"' in names or f'id="regard.layers.{name}"' in names, name
+
+
+def test_the_table_of_the_keys_of_model_is_that_of_the_classes() -> None:
+    page = PAGE.read_text()
+    assert page == with_table(page), "run python -m docs.key_table --write"
 
 
 def test_every_key_of_a_recipe_is_on_the_reference_page() -> None:
