@@ -7,7 +7,7 @@ have, its defaults and its named sizes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -66,9 +66,9 @@ class ModelConfig(Config):
         if not isinstance(values, dict):
             return handler(values)
         resolved = cls.resolve(values)
-        nested = resolved.checked()
-        cls._check_sides(resolved)
-        config = handler(nested)
+        if cls.SAME_FOR_BOTH is not None:
+            cls._check_sides(resolved, cls.SAME_FOR_BOTH)
+        config = handler(resolved.checked())
         config.__dict__["origins"] = resolved.origins  # as a cached_property stores its value
         return config
 
@@ -96,16 +96,14 @@ class ModelConfig(Config):
         return short.resolve(cls, [cls.DEFAULTS, size, values])
 
     @classmethod
-    def _check_sides(cls, resolved: short.Resolved) -> None:
+    def _check_sides(cls, resolved: short.Resolved, same_for_both: Sequence[str]) -> None:
         """Refuses a short key that would reach two sides which it cannot mean alike."""
-        if cls.SAME_FOR_BOTH is None:
-            return
         sides: dict[str | int, set[str | int]] = {}
         for path, statement in resolved.origins.items():
             if statement.source == GIVEN and len(statement.origin) == 1:
                 sides.setdefault(statement.origin[0], set()).add(path[0])
         for key, reached in sides.items():
-            if {"encoder", "decoder"} <= reached and key not in cls.SAME_FOR_BOTH:
+            if {"encoder", "decoder"} <= reached and key not in same_for_both:
                 raise PydanticCustomError(
                     "sections_disagree",
                     "{key} would reach encoder and decoder, which differ: write it below one of "

@@ -114,8 +114,9 @@ class Recipe(Config):
 
     @model_validator(mode="after")
     def _one_matrix_needs_one_vocabulary(self) -> Recipe:
-        two_vocabularies = len(self.model.VOCABULARIES) == 2
-        if two_vocabularies and self.model.tied == "all" and not self.tokens.shared:
+        model: Any = self.model
+        two_vocabularies = len(model.VOCABULARIES) == 2
+        if two_vocabularies and model.head.tied == "all" and not self.tokens.shared:
             raise PydanticCustomError(
                 "sections_disagree",
                 "model.tied: all needs tokens.shared: true (or set model.tied: output)",

@@ -67,7 +67,7 @@ class Classify(LabelledTask[LabelledText]):
     ) -> Measures:
         """Mean loss (without smoothing), accuracy and macro-averaged F1, and scores per class."""
         model.require_head("classes")
-        classes = model.config.classes
+        classes = model.config.head.classes
         rows = self.rows(examples, classes, model.config.max_length)
         total, predicted = 0.0, [""] * len(rows)
         with evaluating(model):

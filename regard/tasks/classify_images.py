@@ -228,7 +228,7 @@ class ClassifyImages(LabelledTask[Any]):
         model.require_head("classes")
         if not len(examples):
             raise InputError("images", got="none", expected="some, with classes")
-        classes = model.config.classes
+        classes = model.config.head.classes
         labels = torch.tensor(label_indices(classes, examples.labels))
         with evaluating(model):
             batches = self.labelled_batches(model, examples)
@@ -254,7 +254,7 @@ class ClassifyImages(LabelledTask[Any]):
         """Batches of images with their classes, in their order."""
         if not isinstance(examples, LabelledImages):
             raise InputError("images", got=kind_of(examples), expected="images with their classes")
-        numbers = torch.tensor(label_indices(model.config.classes, examples.labels))
+        numbers = torch.tensor(label_indices(model.config.head.classes, examples.labels))
         for rows in equal_length_batches([model.config.max_length] * len(examples), TOKENS_AT_ONCE):
             source = Dense(self.reader.normalised(torch.from_numpy(examples.values[rows])))
             yield Batch(source, Ragged(numbers[rows], (1,) * len(rows)), tuple(rows))
@@ -300,10 +300,10 @@ class ClassifyImages(LabelledTask[Any]):
         source, pixels = self.reader.collate([encoded]).to(model.device), encoded.values
         classified, label, note = None, None, ""
         with evaluating(model):
-            if model.config.classes:
+            if model.config.head.classes:
                 [probabilities] = model.classify(source, tap).softmax(dim=1)
                 probability, best = probabilities.max(dim=0)
-                label = model.config.classes[int(best)]
+                label = model.config.head.classes[int(best)]
                 note = f"It is read as {label}, with a probability of {float(probability):.3f}."
                 classified = classifier(model, source, tap.edits)
             else:

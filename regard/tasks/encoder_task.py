@@ -119,7 +119,7 @@ class EncoderTask(BaseTask, ABC):
         self, model: Any, encoded: Sequence[Encoded], top: int | None = None
     ) -> list[list[Labelled]]:
         """The classes of each text or image, most probable first; at most `top` of them."""
-        classes = model.config.classes
+        classes = model.config.head.classes
         rows = self.apply(model, encoded, lambda x: model.classify(x).softmax(1), len(classes))
         return [
             sorted(map(Labelled, classes, row), key=lambda label: -label.probability)[:top]

@@ -31,7 +31,7 @@ def classifier(model: ImageEncoder, source: Dense, edits: Sequence[Edit] = ()) -
             inputs = Dense(images.to(model.device))
             return model.classify(inputs, Tap(edits=edits) if edits else None).softmax(1).cpu()
 
-    return Classified(source.values[0].cpu(), model.config.classes, probabilities)
+    return Classified(source.values[0].cpu(), model.config.head.classes, probabilities)
 
 
 def image_grid(

@@ -166,7 +166,7 @@ class Tag(LabelledTask[TaggedWords]):
             numbers = range(count, count + len(sentence.words))
             rows += self._window_rows(sentence, numbers, model.config.max_length)
             count += len(sentence.words)
-        log_probs = torch.zeros(count, len(model.config.tags))
+        log_probs = torch.zeros(count, len(model.config.head.tags))
         is_read = torch.zeros(count, dtype=torch.bool)
         with evaluating(model):
             for batch in evaluation(rows, self.options.batch_tokens, on_progress):
@@ -193,7 +193,7 @@ class Tag(LabelledTask[TaggedWords]):
 
     def _tag_names(self, model: Encoder, log_probs: Tensor, is_read: Tensor) -> list[str]:
         """The most probable tag of each word; `O` (or the first tag) for a word without tokens."""
-        tags = model.config.tags
+        tags = model.config.head.tags
         default_tag = OUTSIDE if OUTSIDE in tags else tags[0]
         return [
             tags[best] if has_token else default_tag
@@ -207,7 +207,7 @@ class Tag(LabelledTask[TaggedWords]):
         model.require_head("tags")
         sentences = [self.sentence(example.words) for example in examples]
         log_probs, is_read = self.log_probabilities(model, sentences, on_progress)
-        tags = model.config.tags
+        tags = model.config.head.tags
         targets = [number for example in examples for number in label_indices(tags, example.tags)]
         target_log_probs = log_probs[torch.arange(len(log_probs)), torch.tensor(targets)]
         loss = -float(target_log_probs[is_read].sum()) / max(1, int(is_read.sum()))

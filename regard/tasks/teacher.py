@@ -61,7 +61,7 @@ class Teacher:
         Raises:
             InputError: The teacher has other classes.
         """
-        own_classes = list(self.model.config.classes)
+        own_classes = list(self.model.config.head.classes)
         if sorted(own_classes) != sorted(classes):
             missing = next((name for name in classes if name not in own_classes), None)
             got = f"{len(own_classes)} classes" + (f", without {missing}" if missing else "")

@@ -114,7 +114,7 @@ def hide_in_all(
             shares = classifier(model, source).shares(torch.cat(images))  # (images, classes)
             parts = shares.view(len(maps), -1, shares.shape[1])  # (images, choices, classes)
             for part, weights in zip(parts, maps, strict=True):
-                tests.append(hidden_result(part, weights, hiding, model.config.classes))
+                tests.append(hidden_result(part, weights, hiding, model.config.head.classes))
             if progress is not None:
                 progress(len(tests))
     if not tests:
