@@ -24,9 +24,10 @@ from regard.data.seen import Overlap, Seen
 from regard.data.text.pairs import Pair
 from regard.decode.config import SAMPLING_SETTINGS, DecodeConfig
 from regard.errors import InputError
-from regard.inputs.reader import READERS, Encoded
+from regard.inputs.reader import Encoded
+from regard.inputs.readers import READERS
 from regard.inputs.text import Processor, Token, Vocabulary
-from regard.inputs.text.reader import are_texts, is_ids
+from regard.inputs.text.items import are_texts, is_ids
 from regard.layers import Edit, Tap
 from regard.layers import knock_out as knocked_out
 from regard.layers.tap.without_head import without_head

@@ -238,7 +238,7 @@ NOT_FOR_TRANSLATING = (
     "sacrebleu", "matplotlib", "PIL", "rich", "regard.explain", "regard.watch", "regard_lectures",
     "regard.data.synthetic.grammar", "regard.data.synthetic.jobs",
     "regard.cost", "regard.hub.folder", "regard.hub.tables", "regard.inputs.text.published",
-    "regard.train.trainer", "regard.train.optim", "regard.tasks.words",
+    "regard.train.loop", "regard.train.optim", "regard.tasks.words",
 )  # fmt: skip
 
 

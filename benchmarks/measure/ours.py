@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.inputs.arrays import Ragged
     from regard.layers import Tap
     from regard.models.config import ModelConfig
-    from regard.train.trainer import Trainer
+    from regard.train.loop import Trainer
 
 BEAM = 4
 WRITTEN = 30
@@ -72,7 +72,8 @@ NEVER = 10**9
 def make_trainer(model: Any, task: Any, batch_tokens: int, threads: int) -> Trainer:
     """The ordinary trainer of a model, without logs."""
     from regard.train.config import TrainConfig
-    from regard.train.trainer import Job, Trainer
+    from regard.train.loop import Trainer
+    from regard.train.state import Job
 
     config = TrainConfig(steps=NEVER, log_every=NEVER, batch_tokens=batch_tokens)
     job = Job(model, task, config, model.config.dim, {}, "", "", threads=threads)

@@ -18,7 +18,7 @@ from regard.errors import InputError
 from regard.hub.config import CONFIG
 from regard.hub.generation import read_decoding
 from regard.hub.images import FILE
-from regard.inputs.reader import READERS
+from regard.inputs.readers import READERS
 from regard.inputs.text.config import TokensConfig
 from regard.models import FAMILIES, Model
 from regard.recipes.recipe import VERSION, Recipe

@@ -3,10 +3,10 @@ from regard.inputs.arrays import Ragged as Ragged
 from regard.inputs.images.reader import ImageReader as ImageReader
 from regard.inputs.processor import Processor as Processor
 from regard.inputs.processor import Vocabulary as Vocabulary
-from regard.inputs.reader import READERS as READERS
 from regard.inputs.reader import Encoded as Encoded
 from regard.inputs.reader import Reader as Reader
-from regard.inputs.reader import ReaderEntry as ReaderEntry
+from regard.inputs.readers import READERS as READERS
+from regard.inputs.readers import ReaderEntry as ReaderEntry
 from regard.inputs.text.config import TokensConfig as TokensConfig
 from regard.inputs.text.learn import TaskSymbols as TaskSymbols
 from regard.inputs.text.learn import learn as learn

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.inputs.reader import READERS
+from regard.inputs.readers import READERS
 from regard.inputs.text.listing import Token, tokens_of
 from regard.inputs.text.ngrams import Ngrams
 from regard.inputs.text.saved import parse

@@ -1,8 +1,8 @@
 """Readers: what a person gives (a text, the path of an image) -> what a model reads, once per item.
 
 There is one reader for each modality: a `Tokenizer` reads texts, an `ImageReader` images. A new
-modality is a class with the methods of `Reader` and a line in `READERS`; no other code asks what
-a model reads. This file does not import torch, so that `regard --help` starts quickly.
+modality is a class with the methods of `Reader` and a line in `READERS` (`readers.py`); no other
+code asks what a model reads. This file does not import torch, so that `regard --help` is quick.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from regard.runtime.lazy import imported
+from regard.inputs.readers import READERS as READERS
 
 if TYPE_CHECKING:
     from regard.inputs.arrays import Input
@@ -107,36 +107,3 @@ class Reader(Protocol):
     @classmethod
     def from_spec(cls, spec: Any) -> Self:
         """Builds the reader from its parsed JSON."""
-
-
-@dataclass(frozen=True)
-class ReaderEntry:
-    """One row of the table of readers: where the class is, and what else depends on the modality.
-
-    Attributes:
-        home: The import path of the class, imported on first use.
-        hub: The import path of the module that reads and writes it in the folders of others.
-        has_tokens: Whether a recipe has a section `tokens`, from which a vocabulary is learned.
-        commands: The commands that work with any model that reads it, beside those of its task.
-    """
-
-    home: str
-    hub: str
-    has_tokens: bool = False
-    commands: tuple[str, ...] = ("look", "heads")
-
-    @property
-    def reader(self) -> Any:
-        """The class of the reader."""
-        return imported(self.home)
-
-
-READERS: dict[str, ReaderEntry] = {
-    "text": ReaderEntry(
-        "regard.inputs.text.tokenizer.Tokenizer",
-        "regard.hub.text",
-        has_tokens=True,
-        commands=("words", "look", "heads"),
-    ),
-    "images": ReaderEntry("regard.inputs.images.reader.ImageReader", "regard.hub.images"),
-}

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 from regard.runtime.lazy import lazy_package
 
-_get, __all__ = lazy_package(__name__)
-_RENAMED = {
-    "AttentiveBlock": "AttentionCell",
-    "BlockShape": "SequenceStack, WritingStack or GridStack",
-    "sublayers": "make_sublayers",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Imports a public name, or says the new name of one that was renamed."""
-    if name in _RENAMED:
-        raise ImportError(f"regard.layers.{name} is now {_RENAMED[name]} of regard.layers")
-    return _get(name)
+__getattr__, __all__ = lazy_package(
+    __name__,
+    {
+        "AttentiveBlock": "regard.layers.AttentionCell",
+        "BlockShape": "SequenceStack, WritingStack or GridStack of regard.layers",
+        "sublayers": "regard.layers.make_sublayers",
+    },
+)

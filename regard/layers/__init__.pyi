@@ -1,8 +1,5 @@
 from regard.kernels.dropout import Dropout as Dropout
-from regard.layers.attention import AdditiveScore as AdditiveScore
 from regard.layers.attention import Attention as Attention
-from regard.layers.attention import DotScore as DotScore
-from regard.layers.attention import attend_unfused as attend_unfused
 from regard.layers.block import Block as Block
 from regard.layers.block import Stack as Stack
 from regard.layers.build import make_positions as make_positions
@@ -15,7 +12,6 @@ from regard.layers.config import StackConfig as StackConfig
 from regard.layers.config import WritingStack as WritingStack
 from regard.layers.context import Context as Context
 from regard.layers.context import Memory as Memory
-from regard.layers.context import plain_context as plain_context
 from regard.layers.convolution import Convolution as Convolution
 from regard.layers.convolution import GatedConvolution as GatedConvolution
 from regard.layers.fronts.embed import Embed as Embed
@@ -24,12 +20,11 @@ from regard.layers.grid_config import GridStack as GridStack
 from regard.layers.heads import VocabularyHead as VocabularyHead
 from regard.layers.init import draw_normal as draw_normal
 from regard.layers.layout import Layout as Layout
-from regard.layers.layout import Windows as Windows
 from regard.layers.masks import Mask as Mask
-from regard.layers.masks import masked_softmax as masked_softmax
 from regard.layers.mixer import Mixer as Mixer
 from regard.layers.mlp import FeedForward as FeedForward
 from regard.layers.norms import norm as norm
+from regard.layers.plain import plain_context as plain_context
 from regard.layers.positions import POSITIONS as POSITIONS
 from regard.layers.positions import Buckets as Buckets
 from regard.layers.positions import Learned as Learned
@@ -44,6 +39,10 @@ from regard.layers.recurrent_attention import AttentionCell as AttentionCell
 from regard.layers.recurrent_config import RecurrentDecoderConfig as RecurrentDecoderConfig
 from regard.layers.relative import RelativeBias as RelativeBias
 from regard.layers.relative import RelativeBiasNet as RelativeBiasNet
+from regard.layers.scores import AdditiveScore as AdditiveScore
+from regard.layers.scores import DotScore as DotScore
+from regard.layers.scores import attend_unfused as attend_unfused
+from regard.layers.scores import masked_softmax as masked_softmax
 from regard.layers.state import KVCache as KVCache
 from regard.layers.state import RecurrentState as RecurrentState
 from regard.layers.state import State as State
@@ -54,5 +53,6 @@ from regard.layers.tap.tap import knock_out as knock_out
 from regard.layers.tap.tap import replace as replace
 from regard.layers.tap.tap import scale_head as scale_head
 from regard.layers.tap.tap import split_head as split_head
+from regard.layers.windows import Windows as Windows
 
 __all__: list[str]

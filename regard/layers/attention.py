@@ -13,156 +13,25 @@ with the values, so PyTorch's fused kernel serves every model with a dot-product
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.kernels.dropout import drop, gumbel
 from regard.kernels.linear import Linear
-from regard.kernels.small_batches import attend_few
-from regard.layers.context import Context, Memory, shape_error
+from regard.layers.context import Context, Memory
 from regard.layers.layout import Layout
-from regard.layers.masks import Mask, hardmax, masked_softmax
+from regard.layers.masks import Mask
 from regard.layers.mixer import Mixer
-from regard.layers.norms import UnitNorm, norm
+from regard.layers.norms import apply_norm, query_key_norms
+from regard.layers.scores import make_score
+from regard.layers.shape_error import shape_error
 from regard.layers.tap.tap import Product
 
-SCORES = ("scaled_dot", "dot", "additive", "cosine", "location")
 AttentionInputs = tuple[Tensor, Tensor, Tensor, Layout, Mask, Tensor | None]
 """Queries, keys, values, the layout of their rows, the mask, and the bias added to the scores."""
 SITES = ("q", "k", "v", "scores", "weights", "heads")
 """The per-head tensors that a tap can record or edit."""
-
-
-class DotScore(nn.Module):
-    """Dot-product score scale · q·k, computed by PyTorch's fused kernel.
-
-    Args:
-        scale: Factor on the product: 1/√d_k for the scaled dot product, 1 for the plain one.
-        hard: Whether each query takes the value of its best key alone (`hardmax`).
-        sampled: Whether that key is drawn from the softmax in training, if hard.
-    """
-
-    by_row = False
-    """Whether the kernel is chosen by the queries of a row, not of a batch; so in 8 bits, where a
-    difference of the last bit is rounded to a whole step now and then."""
-
-    def __init__(self, scale: float, *, hard: bool = False, sampled: bool = False) -> None:
-        super().__init__()
-        self.scale, self.hard, self.sampled = scale, hard, sampled
-
-    def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
-        """q kᵀ · scale: (batch, heads, query, key)."""
-        del heads
-        return (q * self.scale) @ k.transpose(-2, -1)  # scaling q costs less than the scores
-
-    def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
-    ) -> Tensor:
-        """softmax(q kᵀ · scale + bias) v: (batch, heads, query, head_dim).
-
-        Uses the fused kernel, except with dropout or if hard: these are computed step by step.
-        """
-        if dropout or self.hard:
-            choice = _key_choice(self)
-            return attend_unfused(self.scores, q, k, v, mask, bias, dropout, choice=choice)
-        few_queries_out = attend_few(q, k, v, mask, bias, self.scale, by_row=self.by_row)
-        if few_queries_out is not None:
-            return few_queries_out
-        outs = []
-        for queries, keys, allowed, causal in mask.kernel_calls(q.shape[2], k.shape[2], q.device):
-            if bias is not None:  # the kernel takes one tensor only: merge the mask into the bias
-                if causal:
-                    allowed, causal = mask.dense(q.shape[2], k.shape[2], q.device), False
-                added = bias[:, :, queries, keys]
-                allowed = added if allowed is None else added.masked_fill(~allowed, float("-inf"))
-            out = F.scaled_dot_product_attention(
-                _select_positions(q, queries),
-                _select_positions(k, keys),
-                _select_positions(v, keys),
-                attn_mask=allowed,
-                is_causal=causal,
-                scale=self.scale,
-                enable_gqa=q.shape[1] != k.shape[1],
-            )
-            outs.append(out)
-        return outs[0] if len(outs) == 1 else torch.cat(outs, dim=2)  # along the queries
-
-
-def _select_positions(x: Tensor, positions: slice) -> Tensor:
-    """x[:, :, positions] of x (batch, heads, length, head_dim); x itself if that is all of it."""
-    return x if positions == slice(0, x.shape[2]) else x[:, :, positions]
-
-
-class AdditiveScore(nn.Module):
-    """v·tanh(W q + U k) (Bahdanau et al. 2015). W and U are the layer's query and key matrices."""
-
-    def __init__(
-        self, heads: int, head_dim: int, *, hard: bool = False, sampled: bool = False
-    ) -> None:
-        super().__init__()
-        self.hard, self.sampled = hard, sampled
-        self.vector = nn.Parameter(torch.empty(heads, head_dim))
-        nn.init.xavier_uniform_(self.vector)
-
-    def scores(self, q: Tensor, k: Tensor, heads: Sequence[int] | None = None) -> Tensor:
-        """v·tanh(q + k): (batch, heads, query, key).
-
-        The intermediate tensor is (batch, heads, query, key, head_dim). `heads` selects rows of
-        the vector v if q and k hold only some of the layer's heads.
-        """
-        vector = self.vector if heads is None else self.vector[list(heads)]
-        return torch.einsum(
-            "bhqkd,hd->bhqk", (q[..., :, None, :] + k[..., None, :, :]).tanh(), vector
-        )
-
-    def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
-    ) -> Tensor:
-        """softmax(scores + bias) v, step by step: no fused kernel supports this score."""
-        choice = _key_choice(self)
-        return attend_unfused(self.scores, q, k, v, mask, bias, dropout, choice=choice)
-
-
-def _key_choice(score: DotScore | AdditiveScore) -> str:
-    """How keys are chosen now: `soft`, `best`, or `sampled` in training."""
-    if not score.hard:
-        return "soft"
-    return "sampled" if score.sampled and score.training else "best"
-
-
-def attend_unfused(
-    score: Callable[[Tensor, Tensor], Tensor],
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Mask,
-    bias: Tensor | None,
-    dropout: float,
-    *,
-    choice: str = "soft",
-) -> Tensor:
-    """dropout(softmax(score(q, k) + bias)) v, step by step, where no fused kernel applies.
-
-    With the choice `best`, the largest weight of each query becomes 1 and all others 0. With
-    `sampled`, Gumbel noise is added to the scores before: the best key of scores + noise is a draw
-    from softmax(scores), and the gradient is that of softmax(scores + noise) (straight-through
-    Gumbel-softmax at temperature 1, Jang et al. 2017).
-
-    Returns:
-        (batch, heads, query, head_dim).
-    """
-    if k.shape[1] != q.shape[1]:  # grouped heads
-        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
-    scores = score(q, k) if bias is None else score(q, k) + bias
-    scores = scores + gumbel(scores) if choice == "sampled" else scores
-    weights = masked_softmax(scores, mask.dense(q.shape[2], k.shape[2], q.device))
-    weights = weights if choice == "soft" else hardmax(weights)
-    return drop(weights, dropout) @ v
 
 
 class Attention(Mixer):
@@ -196,9 +65,9 @@ class Attention(Mixer):
             instead (straight-through Gumbel-softmax); a tap records the best key also then.
 
     Example:
+        >>> from torch import randn
         >>> from regard.layers import Attention, plain_context
-        >>> attend = Attention(8, heads=2)
-        >>> attend(torch.randn(5, 8), plain_context((2, 3))).shape    # sequences of 2 and 3 tokens
+        >>> Attention(8, heads=2)(randn(5, 8), plain_context((2, 3))).shape  # of 2 and 3 tokens
         torch.Size([5, 8])
     """
 
@@ -259,34 +128,13 @@ class Attention(Mixer):
             self.key_value = Linear(self.memory_width, self.widths[1], bias=has_bias)
         # One projection for q, k and v. The int8 conversion sets it, so that x is quantized once.
         self.joined: nn.Module | None = None
-        self.query_norm, self.key_norm = self._make_norms(score, query_key_norm)
+        norms = query_key_norms(score, heads, self.head_dim, query_key_norm)
+        self.query_norm, self.key_norm = norms
         self.score_bias = score_bias
         self.out: nn.Module = nn.Identity()
         if self.own_values:
             self.out = Linear(self.widths[0], dim, bias=bias in (True, "all", "out"))
-        self.score = self._make_score(score, hard=hard)
-
-    def _make_norms(
-        self, score: str, query_key_norm: float
-    ) -> tuple[nn.Module | None, nn.Module | None]:
-        """The norms of each head's queries and of its keys; None where there is none."""
-        if score == "cosine":
-            return UnitNorm(self.heads), UnitNorm()
-        if not query_key_norm:
-            return None, None
-        query, key = (norm("rms", self.head_dim, query_key_norm) for _ in range(2))
-        return query, key
-
-    def _make_score(self, score: str, *, hard: bool | str) -> DotScore | AdditiveScore:
-        """Builds the score function; raises InputError if its name or `hard` is unknown."""
-        if score not in SCORES:
-            raise InputError("score", got=score, expected=f"one of {', '.join(SCORES)}")
-        if hard not in (False, True, "sampled"):
-            raise InputError("hard", got=hard, expected="True, False or sampled")
-        choice = {"hard": bool(hard), "sampled": hard == "sampled"}
-        if score == "additive":
-            return AdditiveScore(self.heads, self.head_dim, **choice)
-        return DotScore(self.head_dim**-0.5 if score == "scaled_dot" else 1.0, **choice)
+        self.score = make_score(score, heads, self.head_dim, hard=hard)
 
     def sites(self) -> dict[str, int]:
         """The tap sites of this layer, with the number of heads at each (0: not per head)."""
@@ -390,8 +238,3 @@ class Attention(Mixer):
         rows = memory.layout.rows(self.key_value(memory.x), 2 * self.kv_heads)
         k, v = rows[:, : self.kv_heads], rows[:, self.kv_heads :]
         return apply_norm(self.key_norm, k), v
-
-
-def apply_norm(norm: nn.Module | None, x: Tensor) -> Tensor:
-    """Applies the norm to queries or keys (…, head_dim); x itself if the norm is None."""
-    return x if norm is None else norm(x)

@@ -24,10 +24,11 @@ from regard.layers.build import grid_window, make_norm, make_positions, make_sub
 from regard.layers.config import StackConfig, Sublayer
 from regard.layers.context import Context, Memory, make_context
 from regard.layers.fronts.front import Front
-from regard.layers.layout import Layout, Windows
+from regard.layers.layout import Layout
 from regard.layers.mixer import Mixer
 from regard.layers.state import KVCache, RecurrentState
 from regard.layers.tap.tap import Tap
+from regard.layers.windows import Windows
 
 
 class Step(NamedTuple):

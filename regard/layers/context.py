@@ -6,20 +6,19 @@ calls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import index
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from regard.errors import InputError
-from regard.layers.layout import Layout, Windows
+from regard.layers.layout import Layout
 from regard.layers.masks import Mask
 from regard.layers.positions import Positions
+from regard.layers.shape_error import shape_error
 from regard.layers.state import KVCache
 from regard.layers.tap.tap import Tap
+from regard.layers.windows import Windows
 
 
 class Layer(Protocol):
@@ -100,29 +99,6 @@ class Context:
         return x if self.tap is None else self.tap.visit_tokens(site, x, self.layout)
 
 
-def shape_error(what: str, x: Tensor, layout: Layout, width: int, layout_name: str) -> InputError:
-    """The error for an x that is not the packed tokens of a layout.
-
-    Args:
-        what: What x is.
-        x: What was given.
-        layout: The layout of the tokens that were expected.
-        width: The expected width.
-        layout_name: Where the user finds the layout.
-    """
-    shape = tuple(getattr(x, "shape", ()))
-    got = " x ".join(map(str, shape)) or type(x).__name__
-    lengths = [str(length) for length in layout.lengths[:4]]
-    lengths += ["…"] if layout.batch > len(lengths) else []
-    sum_text = f" ({' + '.join(lengths)})" if layout.batch > 1 else ""
-    tokens = f"{layout.count} token{'' if layout.count == 1 else 's'}"
-    fix = None
-    if shape == (layout.batch, layout.longest, width):
-        fix = f"sequences are laid end to end, without padding: {layout_name}.unpad(x)"
-    expected = f"{layout.count} x {width}: {tokens}{sum_text} of width {width}"
-    return InputError(what, got=got, expected=expected, fix=fix)
-
-
 def make_context(
     layout: Layout,
     scheme: Positions,
@@ -161,28 +137,3 @@ def make_context(
         query_lengths=None if even else layout.lengths,
     )
     return Context(layout, positions, mask, scheme, cache=cache, **further_fields)
-
-
-def plain_context(
-    lengths: Sequence[int], *, causal: bool = False, tap: Tap | None = None
-) -> Context:
-    """A Context for sequences of these lengths, to call a single layer.
-
-    Raises:
-        InputError: The lengths are no whole numbers.
-
-    Example:
-        >>> plain_context((2, 3)).layout.longest
-        3
-    """
-    try:
-        numbers = [index(length) for length in lengths]
-    except TypeError:
-        numbers = [-1]
-    if min(numbers, default=0) < 0:
-        expected = "the number of tokens of each sequence, such as (2, 3)"
-        raise InputError("lengths", got=lengths, expected=expected)
-    layout = Layout(numbers)
-    even = None if layout.even else layout.lengths
-    mask = Mask(causal=causal, key_lengths=even, query_lengths=even)
-    return Context(layout, layout.positions, mask, Positions(), tap=tap)

@@ -61,3 +61,27 @@ class UnitNorm(nn.Module):
         """Scales (…, heads, head_dim), or (…, head_dim) without a learned length; shape stays."""
         x = F.normalize(x, dim=-1)
         return x if self.scale is None else x * self.scale.clamp(max=math.log(100)).exp()
+
+
+def query_key_norms(
+    score: str, heads: int, head_dim: int, epsilon: float
+) -> tuple[nn.Module | None, nn.Module | None]:
+    """The norms of each head's queries and of its keys; None where there is none.
+
+    Args:
+        score: The score of attention; `cosine` is the product of vectors of length 1.
+        heads: Number of heads of the queries.
+        head_dim: Width of a head.
+        epsilon: ε of an RMS norm for the other scores; 0: no norm.
+    """
+    if score == "cosine":
+        return UnitNorm(heads), UnitNorm()
+    if not epsilon:
+        return None, None
+    query, key = (norm("rms", head_dim, epsilon) for _ in range(2))
+    return query, key
+
+
+def apply_norm(norm: nn.Module | None, x: Tensor) -> Tensor:
+    """Applies the norm to queries or keys (…, head_dim); x itself if the norm is None."""
+    return x if norm is None else norm(x)

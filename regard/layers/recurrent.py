@@ -30,9 +30,10 @@ from torch.nn.utils.rnn import PackedSequence
 from regard.errors import InputError
 from regard.kernels.linear import linear
 from regard.layers.context import Context
-from regard.layers.layout import InTime, Layout
+from regard.layers.layout import Layout
 from regard.layers.mixer import Mixer
 from regard.layers.tap.tap import Tap
+from regard.layers.time_order import InTime
 
 CELLS: dict[str, Any] = {"rnn": nn.RNN, "gru": nn.GRU, "gru_before": nn.GRU, "lstm": nn.LSTM}
 """PyTorch's modules, which hold the weights of each cell; `gru_before` uses only the weights."""

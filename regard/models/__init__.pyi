@@ -1,9 +1,9 @@
+from regard.layers.state import DecoderState as DecoderState
 from regard.models.config import ModelConfig as ModelConfig
 from regard.models.convolutional import ResNet as ResNet
 from regard.models.convolutional import SmallCNN as SmallCNN
 from regard.models.decoder import Decoder as Decoder
 from regard.models.encoder import Encoder as Encoder
-from regard.models.encoder_decoder import DecoderState as DecoderState
 from regard.models.encoder_decoder import EncoderDecoder as EncoderDecoder
 from regard.models.families import FAMILIES as FAMILIES
 from regard.models.families import build as build

@@ -8,56 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from regard.errors import InputError
 from regard.inputs.arrays import Ragged
-from regard.layers import (
-    Context,
-    Embed,
-    KVCache,
-    Layout,
-    Memory,
-    Stack,
-    Tap,
-)
+from regard.layers import Context, Embed, Layout, Memory, Stack, Tap
 from regard.layers.build import make_embed, make_vocabulary_head
 from regard.layers.context import make_context
 from regard.layers.init import draw_glorot
+from regard.layers.state import DecoderState
 from regard.models.model import LOGITS, Model
-
-
-class DecoderState:
-    """The decoding state of the decoder: its cache, and the memory that it attends to.
-
-    Args:
-        cache: Keys and values (or recurrent states) of the rows so far.
-        memory: The encoder's output; `beams` adjacent rows share that of one sequence.
-        beams: Number of rows per sequence.
-    """
-
-    def __init__(self, cache: KVCache, memory: Memory, beams: int) -> None:
-        self.cache, self.memory, self.beams = cache, memory, beams
-
-    def reorder(self, rows: Tensor) -> None:
-        """Replaces row i by the former row rows[i]; drops sequences of which no row is named."""
-        order = rows.tolist()
-        if order == list(range(len(self.cache.lengths))):
-            return  # every row stays, as in most steps of greedy decoding
-        self.cache.reorder(rows)
-        sentences = [*dict.fromkeys(row // self.beams for row in order)]
-        self.beams = len(order) // max(1, len(sentences))
-        if len(sentences) < self.memory.layout.batch:
-            self.memory = self.memory.select(torch.tensor(sentences, dtype=torch.int64))
-
-    def mark(self) -> Any:
-        """Returns a mark of the present state, for `rewind`."""
-        return self.cache.mark()
-
-    def rewind(self, mark: Any) -> None:
-        """Restores the state at the mark."""
-        self.cache.rewind(mark)
 
 
 class EncoderDecoder(Model):

@@ -18,8 +18,9 @@ from regard.errors import InputError
 from regard.kernels.int8 import ENGINE, Int8Head, Int8Linear
 from regard.kernels.linear import Linear
 from regard.kernels.small_batches import LOADER
-from regard.layers.attention import Attention, DotScore
+from regard.layers.attention import Attention
 from regard.layers.heads import VocabularyHead
+from regard.layers.scores import DotScore
 from regard.models.config import ModelConfig
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)

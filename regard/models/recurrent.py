@@ -29,8 +29,8 @@ from regard.kernels.linear import Linear
 from regard.layers import Context, Layout, Memory, SequenceStack, Stack
 from regard.layers.recurrent_attention import AttentionCell
 from regard.layers.recurrent_config import AttentiveContext, RecurrentDecoderConfig
-from regard.layers.state import KVCache, RecurrentState
-from regard.models.encoder_decoder import DecoderState, EncoderDecoder
+from regard.layers.state import DecoderState, KVCache, RecurrentState
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.families.seq2seq import RECURRENT, Seq2SeqConfig
 
 

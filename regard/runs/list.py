@@ -16,7 +16,7 @@ from typing import Any
 from regard.checkpoint import run as checkpoint
 from regard.checkpoint.folder import CHECKPOINTS, CONFIG, RECIPE, read_tokenizer
 from regard.errors import InputError, did_you_mean, nearest
-from regard.inputs.reader import READERS
+from regard.inputs.readers import READERS
 from regard.inputs.text import Processor
 from regard.recipes import recipe as recipes
 from regard.recipes.shelf import CARD, bytes_of, card_of, in_megabytes, is_model, shipped

@@ -40,8 +40,9 @@ from regard.runtime.units import short
 from regard.tasks.base_task import Prepared
 from regard.tasks.specs import TASKS
 from regard.tasks.teacher import Teacher
+from regard.train.loop import Trainer
 from regard.train.optim import BYTES_PER_PARAMETER
-from regard.train.trainer import Job, Trainer, read_count
+from regard.train.state import Job, read_count
 from regard.vectors.recipe import FORM as VECTORS
 from regard.vectors.training import check_device, train_vectors
 

@@ -6,6 +6,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 
@@ -15,7 +16,9 @@ def imported(path: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def lazy_package(package: str) -> tuple[Callable[[str], Any], list[str]]:
+def lazy_package(
+    package: str, renamed: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Callable[[str], Any], list[str]]:
     """Makes the `__getattr__` and the `__all__` of a package from its stub.
 
     The stub, `__init__.pyi`, is the only list of the package's public names. Type checkers read it,
@@ -23,11 +26,19 @@ def lazy_package(package: str) -> tuple[Callable[[str], Any], list[str]]:
 
     Args:
         package: The package's name.
+        renamed: Former public names, each with what it is called now; importing one says so.
     """
     stub = (pkgutil.get_data(package, "__init__.pyi") or b"").decode()
     lines = re.findall(r"^from (\S+) import (\w+) as \2$", stub, re.MULTILINE)
     modules = {name: module for module, name in lines}
-    return lazy_getattr(package, modules), [*modules]
+    get = lazy_getattr(package, modules)
+
+    def get_or_explain(name: str) -> Any:
+        if name in renamed:
+            raise ImportError(f"{package}.{name} is now {renamed[name]}")
+        return get(name)
+
+    return get_or_explain, [*modules]
 
 
 def lazy_getattr(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:

@@ -35,7 +35,7 @@ from regard.inputs.images.reader import ImageReader
 from regard.inputs.processor import Processor
 from regard.inputs.reader import Encoded
 from regard.inputs.text.bloom import Keys
-from regard.inputs.text.reader import kind_of
+from regard.inputs.text.items import kind_of
 from regard.layers import Tap
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating

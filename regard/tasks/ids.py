@@ -19,7 +19,7 @@ from regard.decode.filters import Symbols
 from regard.errors import InputError
 from regard.inputs.arrays import Input, Ragged
 from regard.inputs.text import Vocabulary
-from regard.inputs.text.reader import is_ids
+from regard.inputs.text.items import is_ids
 from regard.models import Model
 from regard.models.mode import evaluating
 from regard.tasks.base_task import max_lengths

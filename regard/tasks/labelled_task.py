@@ -29,8 +29,8 @@ from regard.errors import InputError
 from regard.inputs.reader import Encoded
 from regard.inputs.text import Vocabulary
 from regard.inputs.text.bloom import Keys
+from regard.inputs.text.items import kind_of
 from regard.inputs.text.learn import learn_plain
-from regard.inputs.text.reader import kind_of
 from regard.models.config import ModelConfig
 from regard.tasks.base_task import Prepared, Settings
 from regard.tasks.encoder_task import ENCODER_SYMBOLS, TOKENS_AT_ONCE, EncoderTask

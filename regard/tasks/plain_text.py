@@ -30,9 +30,10 @@ from regard.errors import InputError
 from regard.inputs.arrays import Ragged
 from regard.inputs.text import Vocabulary
 from regard.inputs.text.bloom import Keys
+from regard.inputs.text.items import is_ids
 from regard.inputs.text.learn import learn_plain
 from regard.inputs.text.ngrams import Ngrams
-from regard.inputs.text.reader import TextReader, is_ids
+from regard.inputs.text.reader import TextReader
 from regard.runtime.files import cache_folder
 from regard.tasks.base_task import Prepared, Settings, spread
 from regard.tasks.ids import check_ids

@@ -85,9 +85,11 @@ class WritingTask(BaseTask, ABC):
         config: DecodeConfig,
         *,
         tap: Tap | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> list[list[Output]]:
         """The best outputs for each text, best first; see `outputs`."""
-        return self.outputs(model, [text.values for text in encoded], config, tap=tap)
+        ids = [text.values for text in encoded]
+        return self.outputs(model, ids, config, tap=tap, on_progress=on_progress)
 
     def forbidden(self, config: DecodeConfig) -> Forbidden | None:
         """A function that forbids tokens, depending on those before them; None: none is."""
@@ -167,6 +169,22 @@ class WritingTask(BaseTask, ABC):
     def steps(self, model: Any, ids: Ids, config: DecodeConfig, prefix: Ids = ()) -> Iterator[Step]:
         """The steps in which the output for one source or prompt is decoded; see `outputs`."""
         return self._search(engine.stream, model, [ids], config, [prefix])
+
+    def stream_pieces(self, model: Any, steps: Iterator[Step]) -> Iterator[str]:
+        """Yields the text of the ids that each decoding step settles, and the rest at the end."""
+        writer, yielded_text, decoded = self.vocabulary.target.stream_decoder(), "", 0
+        with evaluating(model):
+            for step in steps:
+                for ids in step.stable_prefixes:
+                    new_text = "".join(map(writer.push, ids[decoded:]))
+                    decoded = len(ids)
+                    if new_text:
+                        yielded_text += new_text
+                        yield new_text
+                for _, hypotheses in step.done:
+                    final_text = self.decode_output(hypotheses[0].ids)
+                    if final_text != yielded_text or not yielded_text:
+                        yield final_text[len(yielded_text) :]
 
     def _search(
         self,

@@ -11,7 +11,8 @@ import io
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,47 @@ class TensorBoardLog:
     def close(self) -> None:
         """Close the event file."""
         self._writer.close()
+
+
+class RunLogs:
+    """The log files of a run: `metrics.jsonl`, TensorBoard events, and the picture of its losses.
+
+    Args:
+        run: The run's folder; None writes nothing.
+        tensorboard: Whether to write TensorBoard events.
+    """
+
+    def __init__(self, run: Path | None, *, tensorboard: bool) -> None:
+        self.run, self.tensorboard = run, tensorboard
+        self._open_logs: list[MetricsLog | TensorBoardLog] = []
+
+    @contextmanager
+    def open(self, *, after: int) -> Iterator[None]:
+        """Opens the files for the body of a `with`, and closes them in any case.
+
+        Args:
+            after: Append after this step; -1 starts empty files.
+        """
+        self._open_logs = []
+        if self.run is not None:
+            self._open_logs.append(MetricsLog(self.run / "metrics.jsonl", after=after))
+            if self.tensorboard:
+                self._open_logs.append(TensorBoardLog(self.run / "tensorboard", after=after))
+        try:
+            yield
+        finally:
+            for log in self._open_logs:
+                log.close()
+
+    def write(self, step: int, values: Mapping[str, Value]) -> None:
+        """Writes values of a step to all open logs."""
+        for log in self._open_logs:
+            log.write(step, values)
+
+    def plot_losses(self) -> None:
+        """Draws the loss curves of the run so far into `loss.png`."""
+        if self.run is not None:
+            plot_losses(read_metrics(self.run / "metrics.jsonl"), self.run / "loss.png")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

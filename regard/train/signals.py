@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from regard.runtime.stopping import exit_on_signal, restore_handlers, set_handlers
+from regard.errors import Interrupted
+from regard.runtime.ranks import Ranks
+from regard.runtime.stopping import exit_on_signal, restore_handlers, set_handlers, signal_name
+from regard.train.state import Job, TrainingState
 
 REPEAT_SECONDS = 1.0
 """Seconds in which a second Ctrl-C is ignored under torchrun, which forwards the signal to
@@ -38,6 +41,14 @@ class StopRequest:
             exit_on_signal(number, frame)
         self.signal, self._ignored_until = number, now + self._repeat_seconds
 
+    def shared(self, ranks: Ranks) -> int | None:
+        """The signal that any of the processes has received, the same in all of them.
+
+        It is not written into the request: a signal that arrives while the processes exchange
+        theirs would be overwritten and lost.
+        """
+        return int(ranks.largest(self.signal or 0)) or None
+
 
 @contextmanager
 def stop_requests(*, may_repeat: bool = False) -> Iterator[StopRequest]:
@@ -52,3 +63,14 @@ def stop_requests(*, may_repeat: bool = False) -> Iterator[StopRequest]:
         yield request
     finally:
         restore_handlers(before)
+
+
+def stop_if_asked(number: int | None, job: Job, state: TrainingState) -> None:
+    """Ends the training with a message if a signal was received."""
+    if number is None:
+        return
+    message = f"stopped by {signal_name(number)} after step {state.step}"
+    if job.run is not None:
+        advice = "continue with the same command and --resume"
+        message += ", saved; " + ("the run is complete" if state.finished else advice)
+    raise Interrupted(message, signal=number)

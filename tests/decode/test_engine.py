@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.decode import DecodeConfig, Symbols, engine, search
+from regard.decode import DecodeConfig, Symbols, engine, loop, search
 from regard.decode.search import BeamSearch
 from regard.errors import FoundProblems, InputError
 from regard.inputs.arrays import Dense, Paired, Ragged
@@ -232,7 +232,7 @@ def test_a_beam_of_one_is_greedy(model, monkeypatch, stop, alpha):
     config = DecodeConfig(stop=stop, length_penalty=alpha, no_repeat_ngram=3)
     source = Ragged.of(SENTENCES)
     greedy = decode(model, source, SYMBOLS, config, prefixes=PREFIXES)
-    monkeypatch.setattr(engine, "Sampling", BeamSearch)
+    monkeypatch.setattr(loop, "Sampling", BeamSearch)
     beam = decode(model, source, SYMBOLS, config, prefixes=PREFIXES)
     for hypotheses, same_hypotheses in zip(greedy, beam, strict=True):
         assert_alike(hypotheses, same_hypotheses)

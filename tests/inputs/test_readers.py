@@ -15,7 +15,8 @@ import regard
 from regard.errors import InputError
 from regard.inputs.images.reader import ImageReader
 from regard.inputs.processor import Processor, Vocabulary
-from regard.inputs.reader import READERS, Encoded, Reader, ReaderEntry
+from regard.inputs.reader import Encoded, Reader
+from regard.inputs.readers import READERS, ReaderEntry
 from regard.inputs.text import TokensConfig, learn_plain
 from regard.tasks.encoder_task import ENCODER_SYMBOLS
 from regard.tasks.specs import TASKS

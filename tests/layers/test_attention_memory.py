@@ -18,7 +18,7 @@ from regard.layers import (
     Tap,
     plain_context,
 )
-from regard.layers import masks as rules
+from regard.layers import kernel_calls as rules
 from tests.largest import Largest
 
 LENGTH, DIM, HEADS = 1536, 16, 2  # longer than any mask that is made whole

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.layers import Mask, masked_softmax, masks
+from regard.layers import Mask, kernel_calls, masked_softmax
 
 BATCH, HEADS = 2, 2
 
@@ -96,9 +96,9 @@ def test_rows_are_those_of_the_whole_and_nothing_beyond_reach_is_allowed(situati
     chosen = data.draw(ranges | st.lists(st.integers(0, queries - 1), min_size=1, max_size=4))
     expected = by_loops(*situation)[:, :, list(chosen)]
     # Built for these queries alone, and cut out of the whole.
-    for most in (0, masks.LARGEST_WHOLE_MASK):
+    for most in (0, kernel_calls.LARGEST_WHOLE_MASK):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(masks, "LARGEST_WHOLE_MASK", most)
+            patch.setattr(kernel_calls, "LARGEST_WHOLE_MASK", most)
             mask = Mask(**rules)
             reach = mask.key_range(chosen, queries, keys)
             rows = mask.part(chosen, reach, queries, keys, "cpu")
@@ -116,8 +116,8 @@ def test_the_kernel_gets_the_same_in_pieces(situation, at_a_time):
     queries, keys = max(counts), max(ends)
     q, k, v = (torch.randn(BATCH, HEADS, n, 4) for n in (queries, keys, keys))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(masks, "LARGEST_WHOLE_MASK", 0)
-        patch.setattr(masks, "QUERIES_PER_CALL", at_a_time)
+        patch.setattr(kernel_calls, "LARGEST_WHOLE_MASK", 0)
+        patch.setattr(kernel_calls, "QUERIES_PER_CALL", at_a_time)
         calls = list(Mask(**rules).kernel_calls(queries, keys))
     outs = [
         F.scaled_dot_product_attention(

@@ -43,7 +43,7 @@ CASES = {
 @pytest.fixture(params=CASES.values(), ids=CASES.keys())
 def case(request, monkeypatch):
     """A layer, its input, and a function that makes a context; some masks are built in parts."""
-    monkeypatch.setattr("regard.layers.masks.LARGEST_WHOLE_MASK", 1000)
+    monkeypatch.setattr("regard.layers.kernel_calls.LARGEST_WHOLE_MASK", 1000)
     monkeypatch.setattr(products, "MAX_CELLS", 0)  # as if it were longer
     fields, lengths, mask = request.param
     layer = Attention(DIM, HEADS, **fields).eval()
@@ -162,7 +162,7 @@ def wide():
 def test_a_tapped_run_makes_no_tensor_of_queries_times_keys(
     wide, causal, train, uneven, monkeypatch
 ):
-    monkeypatch.setattr("regard.layers.masks.LARGEST_WHOLE_MASK", 1000)
+    monkeypatch.setattr("regard.layers.kernel_calls.LARGEST_WHOLE_MASK", 1000)
     layer, _, length = wide
     lengths = (length, length // 2) if uneven else (length,)
     x = torch.randn(sum(lengths), DIM)
@@ -182,7 +182,7 @@ def test_a_tapped_run_makes_no_tensor_of_queries_times_keys(
 def test_reading_makes_nothing_larger_than_what_is_read_and_a_block(wide, monkeypatch):
     monkeypatch.setattr(products, "MAX_CELLS", 8 * wide[2])
     monkeypatch.setattr(products, "MIN_QUERIES", 1)
-    monkeypatch.setattr("regard.layers.masks.LARGEST_WHOLE_MASK", 1000)
+    monkeypatch.setattr("regard.layers.kernel_calls.LARGEST_WHOLE_MASK", 1000)
     layer, x, length = wide
     tap = Tap(SITE)
     with torch.no_grad():

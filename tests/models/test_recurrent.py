@@ -14,8 +14,7 @@ from regard.inputs.arrays import Ragged
 from regard.kernels import int8
 from regard.kernels.dropout import drawing_from
 from regard.layers import Edit, Mask, Tap, knock_out, replace
-from regard.layers.attention import attend_unfused
-from regard.layers.masks import hardmax
+from regard.layers.scores import attend_unfused, hardmax
 from regard.layers.tap.without_head import without_head
 from regard.models import Seq2SeqConfig, build
 from regard.models.meta_model import meta_model

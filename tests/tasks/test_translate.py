@@ -15,7 +15,7 @@ from regard.decode.config import DecodeConfig
 from regard.errors import InputError
 from regard.inputs.text import TokensConfig, learn
 from regard.models import TransformerConfig, build
-from regard.tasks import Translate, translate
+from regard.tasks import Translate, pair_task
 
 PAIRS = tuple(Pair(" ".join("abcd"[: i % 4 + 1]), " ".join("dcba"[: i % 3 + 1])) for i in range(12))
 VOCABULARY = learn(PAIRS, TokensConfig(kind="words", vocab=20))
@@ -123,7 +123,7 @@ def test_a_translation_may_become_twice_as_long_and_ten_more(task: Translate, mo
 
 
 def test_the_suggested_command_does_without_data(task: Translate, monkeypatch) -> None:
-    monkeypatch.setattr(translate, "few_pairs", lambda *_: PAIRS)
+    monkeypatch.setattr(pair_task, "few_pairs", lambda *_: PAIRS)
     assert task.suggested_command(SimpleNamespace(data=None), "run") == "translate run 'a b c d'"
-    monkeypatch.setattr(translate, "few_pairs", lambda *_: [])
+    monkeypatch.setattr(pair_task, "few_pairs", lambda *_: [])
     assert task.suggested_command(SimpleNamespace(data=None), "run") == "translate run"

@@ -11,18 +11,18 @@ from torch import nn
 
 from regard.checkpoint import run as checkpoint
 from regard.errors import Interrupted
-from regard.train import trainer
+from regard.train import log
 from regard.train.config import TrainConfig
+from regard.train.loop import Trainer
 from regard.train.moving_average import MovingAverage
-from regard.train.trainer import Trainer
-from tests.train.test_trainer import Line, job
+from tests.train.test_loop import Line, job
 
 DECAY = 0.8
 
 
 @pytest.fixture(autouse=True)
 def _no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer, "plot_losses", lambda _, path: path.touch())
+    monkeypatch.setattr(log, "plot_losses", lambda _, path: path.touch())
 
 
 def test_it_is_the_formula_for_weights_and_buffers_and_copies_counts():

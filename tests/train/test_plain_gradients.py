@@ -15,6 +15,7 @@ from regard.errors import InputError
 from regard.inputs.arrays import Ragged
 from regard.models import BertConfig, build
 from regard.runtime.ranks import Ranks
+from regard.train.config import TrainConfig
 from regard.train.optim import optimizer
 from regard.train.step import (
     Objective,
@@ -23,7 +24,6 @@ from regard.train.step import (
     choose_strategy,
     parameters_reached,
 )
-from regard.train.trainer import TrainConfig
 from tests.train.test_threaded_gradients import batch_of, gradients, model_of, task
 
 __all__ = ["task"]

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from regard.errors import InputError, nearest
 from regard.layers.layout import Layout
-from regard.layers.masks import Mask, hardmax, masked_softmax
+from regard.layers.masks import Mask
+from regard.layers.scores import hardmax, masked_softmax
 
 MAX_CELLS, MIN_QUERIES = 2**19, 128
 """Queries are computed in groups of at most MAX_CELLS (query, key) cells per head, but of at least

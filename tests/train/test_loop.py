@@ -23,17 +23,18 @@ from regard.errors import FoundProblems, InputError, Interrupted, WriteError
 from regard.runtime.ranks import Ranks
 from regard.tasks.classify import Classify
 from regard.tasks.tag import Tag
+from regard.train import log
 from regard.train import step as shards
-from regard.train import trainer
 from regard.train.config import TrainConfig
 from regard.train.log import read_metrics
-from regard.train.trainer import Job, Trainer, TrainingState
+from regard.train.loop import Trainer
+from regard.train.state import Job, TrainingState
 
 
 @pytest.fixture(autouse=True)
 def _no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     """The losses are drawn in tests/train/test_log.py; here it is enough that they would be."""
-    monkeypatch.setattr(trainer, "plot_losses", lambda _, path: path.touch())
+    monkeypatch.setattr(log, "plot_losses", lambda _, path: path.touch())
 
 
 class Line:
