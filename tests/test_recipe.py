@@ -273,7 +273,7 @@ KINDS = (
     "one of grammar, copy, reverse, sort, files, text, python, labelled, digits, images, scenes, "
     "mixture, none"
 )
-TASKS = "one of translate, rewrite, restore, generate, fill, classify, tag, answer, embed"
+TASKS = "one of translate, rewrite, restore, generate, fill, classify, tag, answer, caption, embed"
 
 
 @pytest.mark.parametrize(

@@ -180,16 +180,19 @@ def lengths_of(
     if not config.has_target:
         max_text_length = recipe.data.longest if recipe.data.kind == "labelled" else None
         return (min(longest, max_text_length or longest),)
-    return published.lengths if published is not None else (min(SENTENCE_LENGTH, longest),) * 2
+    if published is not None:
+        return published.lengths
+    source = longest if hasattr(config.first, "grid") else min(SENTENCE_LENGTH, longest)
+    return source, min(SENTENCE_LENGTH, config.last.front.max_length)
 
 
 def targets_of(config: ModelConfig, lengths: Sequence[int]) -> int:
     """The number of tokens of an example whose logits are computed in training."""
+    if "decoder" in config.sides:
+        return lengths[-1]
     if hasattr(config.first, "grid"):
         return 1
-    if "decoder" not in config.sides:
-        return max(1, round(MASKED_SHARE * lengths[0]))
-    return lengths[-1]
+    return max(1, round(MASKED_SHARE * lengths[0]))
 
 
 class Budget(NamedTuple):

@@ -413,17 +413,20 @@ def look_of(trace: Trace, item: Any, *, model: str = "", without: Sequence[str] 
         maps.append(merge_words(pieces, row_index, column_index, rows, columns))
     written = "" if trace.output is None else f" → {trace.output}"
     text = str(item) if isinstance(item, str | os.PathLike) else "an image"
-    return Look(
-        maps=tuple(maps),
-        title=shortened(f"{text}{written}"),
-        model=model,
-        source=text,
-        target=trace.output or "",
-        knocked_out=tuple(without),
-        note=trace.note,
-        picture=trace.picture,
-        classified=trace.classified,
-    )
+    fields: dict[str, Any] = {
+        "maps": tuple(maps),
+        "title": shortened(f"{text}{written}"),
+        "model": model,
+        "source": text,
+        "target": trace.output or "",
+        "knocked_out": tuple(without),
+        "note": trace.note,
+    }
+    if trace.picture is not None and "decoder.cross" in trace.words:
+        from regard.explain.images.caption_look import CaptionLook  # it imports this module
+
+        return CaptionLook(**fields, image=trace.picture)
+    return Look(**fields, picture=trace.picture, classified=trace.classified)
 
 
 def compare(before: Look, after: Look, names: tuple[str, str] = ("before", "after")) -> Comparison:

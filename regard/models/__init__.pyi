@@ -1,4 +1,5 @@
 from regard.layers.state import DecoderState as DecoderState
+from regard.models.captioner import Captioner as Captioner
 from regard.models.config import ModelConfig as ModelConfig
 from regard.models.convolutional import ResNet as ResNet
 from regard.models.convolutional import SmallCNN as SmallCNN
@@ -12,6 +13,7 @@ from regard.models.families import parse_description as parse_description
 from regard.models.families import rebuild as rebuild
 from regard.models.families import vocabularies_in as vocabularies_in
 from regard.models.families.bert import BertConfig as BertConfig
+from regard.models.families.captioner import CaptionerConfig as CaptionerConfig
 from regard.models.families.cnn import CNNConfig as CNNConfig
 from regard.models.families.gpt import GPTConfig as GPTConfig
 from regard.models.families.resnet import ResNetConfig as ResNetConfig

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from regard.runtime.lazy import imported
 from regard.tasks.verbs import (
     ANSWER,
+    CAPTION,
     CLASSIFY,
     EMBED,
     FILL,
@@ -115,6 +116,9 @@ TASKS: dict[str, TaskSpec] = {
     "tag": TaskSpec({"text": "regard.tasks.tag.Tag"}, "", "bert", (TAG, EMBED), "tags"),
     "answer": TaskSpec(
         {"text": "regard.tasks.answer.Answer"}, "", "bert", (ANSWER, EMBED), "spans"
+    ),
+    "caption": TaskSpec(
+        {"images": "regard.tasks.caption.Caption"}, "writes", "captioner", (CAPTION,)
     ),
     "embed": TaskSpec(
         {"text": "regard.tasks.embed.Embed", "images": "regard.tasks.embed.EmbedImages"},

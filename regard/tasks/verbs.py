@@ -238,6 +238,20 @@ class _Translate(Verb):
         return answer[0].text
 
 
+class _Caption(_Translate):
+    name = "caption"
+    help = "Write a caption for each image file."
+    options_at = "regard.tasks.options.VerbOptions"
+    noun = "FILE"
+    key = "file"
+    streams = "never"
+    empty_row: ClassVar[Mapping[str, Any]] = {"captions": []}
+    lists_unknown = False
+
+    def to_json(self, answer: Any) -> dict[str, Any]:
+        return {"captions": super().to_json(answer)["translations"]}
+
+
 class _Generate(Verb):
     name = "generate"
     help = "Continue each prompt; the text is printed while it is generated."
@@ -423,3 +437,4 @@ class _Embed(Verb):
 
 TRANSLATE, GENERATE, SUGGEST, FILL = _Translate(), _Generate(), _Suggest(), _Fill()
 RESTORE, CLASSIFY, TAG, ANSWER, EMBED = _Restore(), _Classify(), _Tag(), _Answer(), _Embed()
+CAPTION = _Caption()

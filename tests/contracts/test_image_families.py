@@ -52,11 +52,13 @@ VARIANTS = {
     },
 }  # fmt: skip
 MODELS = [(family, name) for family, names in VARIANTS.items() for name in names]
+WRITERS = {"captioner"}
+"""Families that write about images: tests/models/test_captioner.py."""
 
 
 def test_every_family_of_images_is_under_contract():
     of_images = {name for name, family in FAMILIES.items() if family.config.reads == "images"}
-    assert set(VARIANTS) == of_images
+    assert set(VARIANTS) | WRITERS == of_images
 
 
 @pytest.fixture(params=MODELS, ids="-".join)

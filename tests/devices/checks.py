@@ -64,6 +64,12 @@ VARIANTS = {
         },
         "both_ways": {"encoder": GRU | {"direction": "both", "cell": "lstm"}},
     },
+    "captioner": {
+        "resnet": {
+            "encoder": {"kind": "resnet", "unit": "basic", "depths": (1,), "filters": (8,)},
+            "decoder": {"kind": "recurrent", "cell": "lstm"},
+        },
+    },
 }
 """Beside the usual config of each family."""
 
@@ -86,7 +92,7 @@ class Twins:
         if kind.has_target:
             sizes = sizes | {"encoder": {"layers": 1}}
         self.config = fitting(kind, sizes, **changes)
-        vocabularies = [] if self.images else [VOCAB] * (1 + self.config.has_target)
+        vocabularies = [VOCAB] * len(kind.VOCABULARIES)
         torch.manual_seed(0)
         self.cpu = build(self.config, *vocabularies).eval()
         torch.manual_seed(0)
@@ -107,12 +113,13 @@ def same(first: torch.Tensor, second: torch.Tensor) -> None:
 
 
 def given(twins: Twins, device: str) -> list[Ragged | Dense]:
-    """What the model reads: pictures, texts, or sources and targets."""
-    if twins.images:
-        shape = 3, twins.config.channels, *twins.config.image
-        numbers = torch.rand(shape, generator=torch.Generator().manual_seed(0))
-        return [Dense(numbers).to(device)]
-    return [ragged(5, 3, 1, seed=side).to(device) for side in range(1 + twins.config.has_target)]
+    """What the model reads: pictures or texts, and the targets that it writes."""
+    texts = [ragged(5, 3, 1, seed=side).to(device) for side in range(1 + twins.config.has_target)]
+    if not twins.images:
+        return texts
+    shape = 3, twins.config.channels, *twins.config.image
+    numbers = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    return [Dense(numbers).to(device), *texts[1:]]
 
 
 def outputs(model, inputs) -> list[torch.Tensor]:
@@ -172,7 +179,7 @@ def decoding(twins: Twins) -> None:
         config = DecodeConfig(max_length=7, **settings)
         results = []
         for model, _ in twins:
-            source = ragged(4, 2, 5)
+            source = ragged(4, 2, 5) if not twins.images else given(twins, "cpu")[0]
             if twins.config.has_target:
                 results.append(decode(model, source, symbols, config))
             else:

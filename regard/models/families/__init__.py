@@ -13,6 +13,7 @@ from regard.models import version_1
 from regard.models.config import ModelConfig
 from regard.models.families import (
     bert,
+    captioner,
     cnn,
     convs2s,
     gpt,
@@ -37,6 +38,7 @@ FAMILIES: dict[str, Family] = {
     "vit": vit.FAMILY,
     "cnn": cnn.FAMILY,
     "resnet": resnet.FAMILY,
+    "captioner": captioner.FAMILY,
 }
 
 

@@ -1,0 +1,459 @@
+"""Captions: images with a text that says what they show -> loss, scores, captions.
+
+Images come in as paths, bytes, Pillow images or arrays; out go training batches and the loss for
+the trainer, exact match and BLEU for evaluation, captions for users, and for each word of a caption
+the attention over the image's grid.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.batch import Batch, Cursor, epochs
+from regard.data.config import ImageData
+from regard.data.images.captioned import CaptionedImages
+from regard.data.images.changes import change_batch
+from regard.data.images.labelled_images import LabelledImages, statistics
+from regard.data.images.sources import load_images, read_images
+from regard.data.order import evaluation_batches, training_batches
+from regard.data.seen import Seen
+from regard.decode.config import DecodeConfig
+from regard.decode.filters import Symbols
+from regard.errors import InputError
+from regard.inputs.arrays import Dense, Ragged
+from regard.inputs.images.opening import display_image
+from regard.inputs.images.reader import ImageReader
+from regard.inputs.processor import Processor
+from regard.inputs.reader import Encoded
+from regard.inputs.text import Tokenizer, TokensConfig
+from regard.inputs.text.bloom import Keys
+from regard.inputs.text.kinds import train as train_tokenizer
+from regard.inputs.text.spelling import check_text
+from regard.inputs.text.tokenizer import LEARNED
+from regard.layers import Tap
+from regard.models.captioner import Captioner
+from regard.models.mode import evaluating
+from regard.runtime.prefetch import prefetch
+from regard.tasks.base_task import BaseTask, Prepared, Settings, max_lengths, spread
+from regard.tasks.head_batches import HeadBatch, inputs_of, over_all_tokens
+from regard.tasks.measures.bleu import score_translations
+from regard.tasks.measures.captions import CaptionReport, CaptionScores
+from regard.tasks.measures.report import ExampleSet, Scoring, Selection, count_progress
+from regard.tasks.trace import ImageGrid, Trace, first_records
+from regard.tasks.writing_task import Output, Result, WritingTask, check_length
+
+FALSE_CAPTIONS = {
+    "flip": "a mirrored image turns left into right, which its caption would not say",
+    "mixup": "a caption cannot be blended with another",
+    "cutmix": "a caption cannot be blended with another",
+}
+"""Changes of training images after which a caption is no longer true, and why."""
+
+
+@dataclass(frozen=True)
+class CaptionOptions:
+    """How images and captions are batched, changed and learned from."""
+
+    image_tokens: int = 1
+    """The number of tokens that the model makes of an image."""
+    batch_tokens: int = 4096
+    smoothing: float = 0.0
+    data: ImageData = field(default_factory=ImageData)
+    """The data of the recipe: how images are changed, and by how many workers."""
+    seed: int = 0
+
+
+class Caption(WritingTask):
+    """Captions of images: training, evaluation and prediction.
+
+    Args:
+        processor: Holds the model's image reader, and the tokenizer of its captions.
+        train: Training images with captions; None if nothing is to be trained.
+        valid: Validation images with captions.
+        options: How they are learned from.
+    """
+
+    noun = "training images"
+    items = "images"
+    scored = "images"
+    scoring = frozenset({"beam", "lowercase"})
+    example_command = "caption {} YOUR_IMAGE.png"
+    rows_at_once = 128  # captions are short
+
+    def __init__(
+        self,
+        processor: Any,
+        train: LabelledImages | None = None,
+        valid: LabelledImages | None = None,
+        options: CaptionOptions | None = None,
+    ) -> None:
+        self.options = options or CaptionOptions()
+        BaseTask.__init__(self, processor, smoothing=self.options.smoothing)
+        tokens = self.options.image_tokens
+        self.train = None if train is None else self.encode(train, tokens)
+        self.valid = None if valid is None else self.encode(valid, tokens)
+
+    @classmethod
+    def prepare(cls, settings: Settings, processor: Processor | None = None) -> Prepared:
+        """Reads the images of a recipe, and learns a vocabulary from the training captions.
+
+        Args:
+            settings: The recipe.
+            processor: The processor of a resumed run or of the pretrained model; None: make one.
+
+        Raises:
+            InputError: The data has no captions, changes images so that captions would be false, or
+                has a caption longer than the model can write.
+        """
+        data, model = settings.data, settings.model
+        _check_data(data)
+        reader = _reader_for(model) if processor is None else processor.source
+        splits = load_images(data, reader)
+        for images in (splits.train, splits.valid):
+            _check_captions(images, data.kind)
+        if processor is None:
+            if data.normalise == "data":
+                mean, std = statistics(splits.train.values)
+                reader = reader.model_copy(update={"mean": mean, "std": std})
+            processor = Processor(reader, _learn(splits.train.captions, settings.tokens))
+        options = CaptionOptions(
+            image_tokens=model.max_length,
+            batch_tokens=settings.train.batch_tokens,
+            smoothing=settings.train.label_smoothing,
+            data=data,
+            seed=settings.seed,
+        )
+        task = cls(processor, splits.train, splits.valid, options)
+        longest, bound = max(task.train.longest, task.valid.longest), model.bound
+        if bound is not None and longest > bound:
+            got, expected = f"{longest} tokens", f"at most model.max_length={bound}"
+            raise InputError("a caption is too long for the model", got=got, expected=expected)
+        seen = Seen.of("images", splits.train.keys(), len(splits.train))
+        return Prepared(processor, task, splits.checksums, seen=seen)
+
+    def encode(self, images: LabelledImages, image_tokens: int) -> CaptionedImages:
+        """Encodes the captions of images to ids.
+
+        Args:
+            images: Images with captions.
+            image_tokens: The number of tokens that the model makes of an image.
+        """
+        target: Tokenizer = self.vocabulary.target
+        return CaptionedImages(
+            images,
+            target.encode_batch(images.captions),
+            image_tokens=image_tokens,
+            begin=target.begin,
+            end=target.end,
+        )
+
+    def batches(self, start: Cursor) -> Iterator[tuple[Batch[Dense], Cursor]]:
+        """Yields training batches without end; their order depends only on seed and epoch."""
+        options, train = self.options, self.train
+        if not train:
+            raise InputError("training", got="no images", expected="some to learn from")
+
+        def make(index: list[int], epoch: int) -> Batch[Dense]:
+            """The batch of the examples of some indices, its images changed for an epoch."""
+            mean, values = self.reader.mean, train.images.values
+            changed = change_batch(values, index, options.data, options.seed, epoch, mean)
+            return train.batch(index, self._normalised(changed.pixels))
+
+        plan = partial(training_batches, train.lengths, options.batch_tokens, options.seed)
+        batches = epochs(plan, make, start)
+        return prefetch(batches) if options.data.workers else batches
+
+    def _normalised(self, pixels: Any) -> Dense:
+        """Pixels (images, channels, height, width), bytes or from 0 to 1, as the model's input."""
+        return Dense(self.reader.normalised(torch.from_numpy(pixels)))
+
+    def evaluate(self, model: Captioner) -> dict[str, float]:
+        """Loss and perplexity on the validation images."""
+        return self.likelihood(model, self._evaluation_batches(self.valid))
+
+    def _evaluation_batches(self, examples: CaptionedImages) -> Iterator[Batch[Any]]:
+        """Yields examples in batches of the token budget of training, in a fixed order."""
+        for index in evaluation_batches(examples.lengths, self.options.batch_tokens):
+            yield examples.batch(index, self._normalised(examples.images.values[index]))
+
+    def examples(self, settings: Settings, selection: Selection) -> dict[str, LabelledImages]:
+        """The selected images: those of a file, of a split, or by default of the test sets."""
+        data = settings.data
+        if selection.files is not None:
+            columns = selection.columns_for(data)
+            images = read_images(selection.files, self.reader, columns=columns, for_tests=True)
+            _check_captions(images, selection.files)
+            return {selection.files: images}
+        _check_data(data)
+        splits = load_images(data, self.reader)
+        sets = {"train": splits.train, "valid": splits.valid, **splits.tests}
+        if selection.split is None:
+            sets = splits.tests or {"valid": splits.valid}
+        elif selection.split not in sets:
+            raise InputError("--split", got=selection.split, expected=f"one of {', '.join(sets)}")
+        else:
+            sets = {selection.split: sets[selection.split]}
+        for images in sets.values():
+            _check_captions(images, data.kind)
+        return sets
+
+    def example_sets(self, settings: Settings, selection: Selection) -> dict[str, ExampleSet]:
+        """The selected images, without files that are no images."""
+        sets = self.examples(settings, selection)
+        return {
+            name: ExampleSet(images).without(images, "that cannot be read", images.skipped)
+            for name, images in sets.items()
+        }
+
+    def scorable(self, model: Captioner, example_set: ExampleSet) -> ExampleSet:
+        """The images whose captions the model could write; others are left out, and counted."""
+        bound, images = model.config.bound, example_set.examples
+        if bound is None:
+            return example_set
+        captions = self.vocabulary.target.encode_batch(images.captions)
+        short = [row for row, ids in enumerate(captions) if len(ids) < bound]
+        if len(short) == len(images):
+            return example_set
+        reason = f"with a caption longer than the model writes ({bound:,} tokens)"
+        return example_set.without(images.take(short), reason, len(images) - len(short))
+
+    def limited(self, examples: LabelledImages, limit: int) -> LabelledImages:
+        """At most `limit` images, evenly spread over a set."""
+        return examples.take(spread(len(examples), limit))
+
+    def keys(self, examples: LabelledImages, seen: Seen) -> Iterator[Keys] | None:
+        """The keys of the images' pixels."""
+        return examples.keys() if seen.unit == "images" else None
+
+    def report(
+        self, model: Captioner, sets: Mapping[str, LabelledImages], scoring: Scoring
+    ) -> CaptionReport:
+        """Scores each set of images, and reports progress and results through `scoring`."""
+        reports = []
+        for name, images in sets.items():
+            progress = count_progress(scoring.on_progress, len(images), name)
+            reports.append(self.measure(model, images, scoring, name, progress))
+            scoring.keep(reports[-1].files())
+        return CaptionReport(tuple(reports))
+
+    def measure(
+        self,
+        model: Captioner,
+        images: LabelledImages,
+        scoring: Scoring,
+        name: str = "",
+        on_progress: Callable[[int], None] | None = None,
+    ) -> CaptionScores:
+        """Loss, perplexity, exact match and BLEU on images with captions, and the captions.
+
+        Args:
+            model: The captioner.
+            images: Images with captions.
+            scoring: The decoding settings, and whether case counts.
+            name: The name of the set.
+            on_progress: Called with the number of images just captioned.
+        """
+        encoded = self.encode(images, model.config.max_length)
+        likelihood = self.likelihood(model, self._evaluation_batches(encoded))
+        pixels = [images.values[row] for row in range(len(images))]
+        outputs = self.outputs(model, pixels, scoring.decode, on_progress=on_progress)
+        captions = [best.text for best, *_ in outputs]
+        references = images.captions
+        scores = score_translations(captions, references, lowercase=scoring.lowercase)
+        return CaptionScores(
+            name, likelihood["loss"], likelihood["perplexity"], scores, captions, references
+        )
+
+    def head_batches(self, model: Captioner, images: LabelledImages) -> list[HeadBatch]:
+        """One batch of images with captions, on which heads are measured."""
+        encoded = self.encode(images, model.config.max_length)
+        source = self._normalised(images.values[range(len(images))])
+        batch: Batch[Any] = encoded.batch(range(len(images)), source).to(model.device)
+        inputs, targets = inputs_of(batch), batch.targets.ids
+        layout, target = model.embed.layout(batch.source), inputs[1]
+
+        def lengths(layer: str) -> tuple[Sequence[int], Sequence[int]]:
+            queries = layout if layer.startswith("encoder") else target
+            keys = target if layer.startswith("decoder") and layer.endswith("self") else layout
+            return queries.lengths, keys.lengths
+
+        def loss(twin: Any) -> Tensor:
+            return F.cross_entropy(twin(*inputs), targets, reduction="sum")
+
+        def of_all_tokens(layer: str, weights: Tensor) -> Tensor:
+            if layer.startswith("decoder"):
+                return weights
+            return over_all_tokens(model, layout, layer, weights)
+
+        read = partial(model, *inputs)
+        return [HeadBatch(read, loss, targets.numel(), lengths, spread=of_all_tokens)]
+
+    def symbols(self) -> Symbols:
+        """The special tokens of decoding; `decode.banned` may ban further tokens."""
+        target: Tokenizer = self.vocabulary.target
+        return Symbols(target.begin, target.end, target.pad, target.specials.banned)
+
+    def banned(self) -> Sequence[int]:
+        """The ids that are never generated, such as padding."""
+        return self.symbols().banned
+
+    def decode_output(self, ids: Sequence[int]) -> str:
+        """Decodes the ids of a caption to text."""
+        return self.vocabulary.target.decode(ids)
+
+    def target_ids(self, text: str, longest: int) -> list[int]:
+        """Encodes a given caption; it may have `longest - 1` tokens, as the end is added.
+
+        Raises:
+            InputError: The caption has no tokens, too many, or unknown words.
+        """
+        unknown = self.vocabulary.target.unknown_words(text)
+        if unknown:
+            raise InputError("the caption has words the model cannot write", got=unknown[0])
+        ids = self.vocabulary.target.encode(text)
+        check_length(len(ids), "the caption", longest - 1)
+        return ids
+
+    def caption(
+        self, model: Captioner, encoded: Sequence[Encoded], config: DecodeConfig, **_: Any
+    ) -> list[list[Output]]:
+        """The n best captions of each image, with log-probabilities and scores.
+
+        Args:
+            model: The captioner.
+            encoded: Images.
+            config: The decoding settings.
+        """
+        return self.predict(model, encoded, config)
+
+    def _search(
+        self,
+        decode: Callable[..., Result],
+        model: Any,
+        ids: Sequence[Any],
+        config: DecodeConfig,
+        prefixes: Sequence[Sequence[int]] | None,
+        tap: Tap | None = None,
+    ) -> Result:
+        """Calls `engine.decode` or `engine.stream`; `ids` are pixels (channels, height, width)."""
+        return decode(
+            model,
+            self._normalised(np.stack(ids)),
+            self.symbols(),
+            config,
+            prefixes=prefixes,
+            tap=tap,
+            max_lengths=max_lengths([model.config.max_length] * len(ids)),
+            limit=model.config.bound,
+        )
+
+    def trace(
+        self,
+        model: Any,
+        text: Any,
+        tap: Tap,
+        *,
+        decode: DecodeConfig,
+        target: str | None = None,
+        allow_unknown: bool = True,
+    ) -> Trace:
+        """Reads an image, writes or forces its caption, and returns the recorded attention.
+
+        Args:
+            model: The captioner.
+            text: The image.
+            tap: Records the attention weights.
+            decode: The decoding settings, if no caption is given; the recorded weights are then
+                those of the best hypothesis.
+            target: A caption to force instead of decoding one.
+            allow_unknown: Images have no words that could be unknown.
+        """
+        del allow_unknown
+        [encoded] = self.read(model, [text])
+        source = self.reader.collate([encoded]).to(model.device)
+        tokenizer, note = self.vocabulary.target, ""
+        if target is None:
+            [[best, *_]] = self.predict(model, [encoded], decode, tap=tap)
+            ids, finished = list(best.hypothesis.ids), best.hypothesis.finished
+            weights = first_records(tap) | tap.follow(best.hypothesis.rows)
+            if not finished:
+                note = "the caption did not end by itself: it was cut at the maximal length"
+        else:
+            longest = model.config.decoder.front.max_length
+            ids, finished = self.target_ids(target, longest), True
+            with evaluating(model):
+                model(source, Ragged.of([[tokenizer.begin, *ids]]).to(model.device), tap)
+            weights, note = first_records(tap), "the caption was given"
+        layout = model.embed.layout(source)
+        weights = {
+            site: over_all_tokens(model, layout, site, value)
+            if site.startswith("encoder")
+            else value
+            for site, value in weights.items()
+        }
+        # A caption cut at its maximal length has no step that writes the end symbol.
+        output = [*ids, tokenizer.end] if finished else ids
+        target_input = [tokenizer.begin, *ids][: len(output)]
+        original = partial(_displayed_pixels, text)
+        picture = ImageGrid(encoded.values, layout.grid, layout.prefix, "mean", original)
+        cells, queries = (picture.names, range(len(picture.names))), tokenizer.words(output)
+        words = {
+            "encoder.self": (cells, cells),
+            "decoder.self": (queries, tokenizer.words(target_input)),
+            "decoder.cross": (queries, cells),
+        }
+        pieces = tokenizer.tokens(target_input)
+        pieces_of_layers = {
+            "encoder.self": (picture.names, picture.names),
+            "decoder.self": (pieces, pieces),
+            "decoder.cross": (pieces, picture.names),
+        }
+        caption = self.decode_output(ids)
+        return Trace(weights, words, caption, note, picture, pieces=pieces_of_layers)
+
+
+def _displayed_pixels(item: Any) -> Any:
+    """The image as it was: (height, width), or (height, width, channels), bytes."""
+    return np.asarray(display_image(item))
+
+
+def _check_data(data: Any) -> None:
+    """Refuses data without images, and changes of images that make captions false."""
+    if data.example_type != "pictures" or data.kind == "digits":
+        expected = "scenes, or images with captions"
+        raise InputError("data.kind", got=data.kind, expected=expected)
+    if getattr(data, "scaling", "whole") != "whole":
+        raise InputError("data.scaling", got=data.scaling, expected="whole, for captions")
+    for key, reason in FALSE_CAPTIONS.items():
+        if getattr(data, key):
+            raise InputError(f"data.{key}", got=getattr(data, key), expected="none", fix=reason)
+
+
+def _check_captions(images: LabelledImages, name: str) -> None:
+    """Refuses images that have no captions."""
+    if not images.captions or not all(images.captions):
+        missing = sum(not caption for caption in images.captions) or len(images)
+        got = f"{missing} images without a caption"
+        raise InputError(name, got=got, expected="a caption for each image")
+
+
+def _reader_for(model: Any) -> ImageReader:
+    """The reader of a new model: images are scaled to the model's size."""
+    (height, width), channels = model.image, model.channels
+    half = (0.5,) * channels
+    return ImageReader(height=height, width=width, channels=channels, mean=half, std=half)
+
+
+def _learn(captions: Sequence[str], config: TokensConfig) -> Tokenizer:
+    """Learns the vocabulary of captions."""
+    inner = train_tokenizer([check_text(caption) for caption in captions], config)
+    return Tokenizer(json.loads(inner.to_str()), LEARNED, sentences=True)
