@@ -441,6 +441,9 @@ class Pipeline:
         from regard.tasks.words import compare
 
         tokenizer = self.vocabulary.source
+        if not hasattr(tokenizer, "vocab"):
+            got = f"a model of {self.reader.nouns}"
+            raise InputError(self.name, got=got, expected="one that reads text")
         tokenizer.check("words", [word, *sentences])
         return compare(self.model, tokenizer, word, sentences, layer=layer, count=count)
 

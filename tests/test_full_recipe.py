@@ -47,4 +47,4 @@ def test_the_command_prints_it_and_refuses_what_it_cannot(regard):
     assert "# override model.dim=16" in printed.out
     is_refused(regard("recipe", "--full"), "expected --full NAME")
     is_refused(regard("recipe", "tiny/copy", "model.dim=16"), "expected --full NAME")
-    is_refused(regard("recipe", "--full", "tiny/cpoy"), "did you mean tiny/copy?")
+    is_refused(regard("recipe", "--full", "tiny/cpoy"), "did you mean tiny/copy")

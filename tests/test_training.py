@@ -22,6 +22,7 @@ import regard
 from regard.checkpoint import run as checkpoint
 from regard.cli import main
 from regard.errors import InputError
+from regard.layers.short import with_value
 from regard.models import parse_description
 from regard.recipes import recipe as recipes
 from regard.runs import train as training
@@ -321,7 +322,7 @@ def test_a_forged_training_json_and_config_are_refused_in_two_lines(tmp_path: Pa
     refused("training.json", {**facts, "place": [1]}, r"00000003/training\.json: place")
     config = json.loads(good["config.json"])
     refused("config.json", {**config, "source_vocab": 10**12}, "the weights do not fit config")
-    other = {**config, "model": {**config["model"], "dropout": 0.5}}
+    other = {**config, "model": with_value(config["model"], ["dropout"], 0.5)}
     refused("config.json", other, "got another model than that of recipe.yaml")
     resumed()
     snapshot = checkpoint.read(folder, training=True)

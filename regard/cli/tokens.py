@@ -50,7 +50,7 @@ def tokens(
                          fix="the same id is another token in another vocabulary")  # fmt: skip
     names = [model_name, *(compare or ())]
     vocabularies = [vocabulary(name) for name in names]
-    tokenizers = [sides.target if target else sides.source for sides in vocabularies]
+    tokenizers = [sides.tokenizer(target=target) for sides in vocabularies]
     if decode:
         show = partial(_format_ids, tokenizers[0], as_json=as_json)
         texts = texts if texts == ["-"] or not texts else [" ".join(texts)]

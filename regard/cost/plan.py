@@ -180,7 +180,9 @@ class Plan:
         model, length = self.recipe.model, self.lengths[0]
         if not model.has_target:
             return length
-        return min(self.recipe.decode.max_length or max_lengths([length])[0], model.max_length)
+        return min(
+            self.recipe.decode.max_length or max_lengths([length])[0], model.last.front.max_length
+        )
 
     @property
     def inference_memory(self) -> dict[str, int]:

@@ -54,6 +54,10 @@ class Processor:
         """Whether source and target share one vocabulary."""
         return self.source is self.target
 
+    def tokenizer(self, *, target: bool = False) -> Any:
+        """The tokenizer of one side: the target's, too, if the source has none, as of captions."""
+        return self.target if target or not hasattr(self.source, "vocab") else self.source
+
     def tokens(self, text: str, *, target: bool = False) -> list[Token]:
         """Tokenize a text: the printable piece, id and span of each token.
 
@@ -61,7 +65,8 @@ class Processor:
             text: Any text.
             target: Whether to use the target's tokenizer instead of the source's.
         """
-        return tokens_of(self.target if target else self.source, text, target=target)
+        target = target or not hasattr(self.source, "vocab")
+        return tokens_of(self.tokenizer(target=target), text, target=target)
 
     def to_json(self) -> str:
         """Return the processor as JSON.

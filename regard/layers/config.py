@@ -268,7 +268,8 @@ class StackConfig(ShortForm):
     residual: bool = True
     """Residual connections; false only to show how a model trains without them."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    """Dropout rate on embedding plus position, and on each sub-layer's output."""
+    """Dropout rate on embedding plus position, and on each sub-layer's output; in a convolutional
+    network, on the input of the head."""
     drop_path: float = Field(default=0.0, ge=0, lt=1)
     """Probability that an example skips a sub-layer of the last block in training; it falls
     linearly to 0 at the first block (stochastic depth)."""

@@ -63,7 +63,8 @@ class RecurrentDecoderConfig(ShortForm):
     )
     """What each step gets from the source."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    """Dropout rate on embedding plus position, and on each sub-layer's output."""
+    """Dropout rate on embedding plus position, and on each sub-layer's output; in a convolutional
+    network, on the input of the head."""
 
     @property
     def reach(self) -> None:

@@ -57,6 +57,9 @@ def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
 
 def logits_of_input(model: Any, source: Input) -> Tensor:
     """The logits of each example of an input other than token ids: (examples, classes)."""
+    if not hasattr(model, "classify"):
+        expected = "a model with classes; p.caption(image) writes a text"
+        raise InputError("logits", got="a model that writes", expected=expected)
     with evaluating(model):
         logits: Tensor = model.classify(source.to(model.device))
     return logits.cpu()

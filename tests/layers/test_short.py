@@ -217,7 +217,7 @@ def test_a_short_key_is_read_if_all_parts_agree():
     config = TransformerConfig(dim=16, heads=2, encoder={"layers": 3, "heads": 4})
     assert shared(config, "dim") == config.decoder.dim == 16
     assert shared(config, "positions").kind == "sinusoidal"
-    with pytest.raises(InputError, match=r"model\.heads: got encoder 4, decoder 2, decoder 2, e"):
+    with pytest.raises(InputError, match=r"model\.heads: got encoder 4, decoder 2, e"):
         shared(config, "heads")
     with pytest.raises(InputError, match="expected one value in all parts"):
         _ = config.layers

@@ -16,7 +16,7 @@ from tokenizers import AddedToken
 from tokenizers.processors import TemplateProcessing
 
 from regard.errors import InputError
-from regard.inputs.processor import Vocabulary
+from regard.inputs import processor as processors  # which needs this folder itself
 from regard.inputs.text.config import TokensConfig
 from regard.inputs.text.kinds import BEGIN, END, PAD, SPECIAL, UNKNOWN, train
 from regard.inputs.text.spelling import check_text
@@ -54,7 +54,7 @@ class TextPair(Protocol):
         """Its translation."""
 
 
-def learn(pairs: Sequence[TextPair], config: TokensConfig) -> Vocabulary:
+def learn(pairs: Sequence[TextPair], config: TokensConfig) -> processors.Vocabulary:
     """Learn a vocabulary from training pairs.
 
     Args:
@@ -78,11 +78,13 @@ def learn(pairs: Sequence[TextPair], config: TokensConfig) -> Vocabulary:
     source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
     if config.shared:
         tokenizer = train_tokenizer(source + target)
-        return Vocabulary(tokenizer, tokenizer)
-    return Vocabulary(train_tokenizer(source), train_tokenizer(target))
+        return processors.Vocabulary(tokenizer, tokenizer)
+    return processors.Vocabulary(train_tokenizer(source), train_tokenizer(target))
 
 
-def learn_plain(texts: Sequence[str], config: TokensConfig, around: TaskSymbols) -> Vocabulary:
+def learn_plain(
+    texts: Sequence[str], config: TokensConfig, around: TaskSymbols
+) -> processors.Vocabulary:
     """Learn a vocabulary from plain text.
 
     Args:
@@ -107,7 +109,7 @@ def learn_plain(texts: Sequence[str], config: TokensConfig, around: TaskSymbols)
     if not around.single.startswith(SPECIAL[BEGIN]):
         roles = Roles(end=END, pad=PAD, unknown=UNKNOWN, start=PAD)
     tokenizer = Tokenizer(json.loads(inner.to_str()), roles)
-    return Vocabulary(tokenizer, tokenizer)
+    return processors.Vocabulary(tokenizer, tokenizer)
 
 
 def sentinels_of(tokenizer: Tokenizer) -> tuple[int, ...]:
@@ -118,7 +120,7 @@ def sentinels_of(tokenizer: Tokenizer) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def has_sentinels(processor: Vocabulary) -> bool:
+def has_sentinels(processor: processors.Vocabulary) -> bool:
     """Whether a vocabulary has sentinels, as T5's has, whichever task the model is trained for."""
     return bool(sentinels_of(processor.source))
 
