@@ -10,21 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from regard.kernels.cross_entropy import BLOCK
-from regard.layers.config import (
-    AnyAttention,
-    ConvolutionConfig,
-    CrossAttentionConfig,
-    FeedForwardConfig,
-    GatedConvolutionConfig,
-    RecurrentConfig,
-    StackConfig,
-    Sublayer,
-)
+from regard.layers.config import AnyAttention, FeedForwardConfig, StackConfig
 from regard.layers.grid_config import PlainConvolutions, ResidualConvolutions
 from regard.layers.mlp import ACTIVATIONS
-from regard.layers.recurrent_config import OneContext, RecurrentDecoderConfig
+from regard.layers.recurrent_config import RecurrentDecoderConfig
 from regard.models.config import ModelConfig
 
+CROSS = "cross_attention"
 FUSED = {"rnn": 4, "gru": 10, "gru_before": 9, "lstm": 9}
 IN_TURN = {"rnn": 5, "gru": 11, "gru_before": 14, "lstm": 13}
 """Number of vectors (of the state's width) that a recurrent layer stores per token for the backward
@@ -86,7 +78,7 @@ def _kind(side: Any) -> str:
 
 def _tops(side: Any) -> int:
     """Vectors that a side stores for each token of the loss: one, or those of a readout."""
-    if not isinstance(side, RecurrentDecoderConfig):
+    if _kind(side) != "recurrent":
         return 1
     return 2 if getattr(side.attention, "context", "every") == "first" else 5
 
@@ -99,40 +91,60 @@ def _top_width(side: Any) -> int:
 def _activations_of_blocks(side: StackConfig, work: Work) -> int | None:
     """The activations of a stack of blocks; None if a kind of sub-layer has no formula."""
     dim, dropout_dim = side.dim, side.dim if side.dropout else 0
-    floats = [_activations_of(side, part, work) for part in side.block]
-    if None in floats:
-        return None
-    layer = sum(count for count in floats if count is not None)
-    recurrent = side.first(RecurrentConfig) is not None and len(side.block) == 1
+    layer = 0
+    for part in side.block:
+        formula = SUBLAYER_ACTIVATIONS.get(part.kind)
+        if formula is None:
+            return None
+        layer += formula(side, part, work)
     # the embedding's dropout; the output of the stack and its norm. Recurrent layers alone have
     # no norm, and the dropout of their embedding is counted with their input.
+    recurrent = [part.kind for part in side.block] == ["recurrent"]
     end_floats = 2 * dim if recurrent else dropout_dim + 2 * dim
     end_floats += dim if getattr(side.front, "embedding_norm", False) else 0
     return side.layers * layer + work.tokens * end_floats
 
 
-def _activations_of(side: StackConfig, part: Sublayer, work: Work) -> int | None:
-    """The activations of one sub-layer; None if there is no formula for its kind."""
-    dim, dropout_dim, tokens = side.dim, side.dim if side.dropout else 0, work.tokens
-    inputs = dim if side.norm == "none" else 2 * dim  # x, norm(x)
-    if isinstance(part, RecurrentConfig):
-        return dim * FUSED[part.cell] * tokens
-    if isinstance(part, GatedConvolutionConfig | ConvolutionConfig):
-        # the k tokens of each window, the input of the gate
-        return tokens * (inputs + (part.kernel + 2) * dim + dropout_dim)
-    if isinstance(part, FeedForwardConfig):
-        return tokens * (inputs + dropout_dim + _hidden_copies(side, part) * part.hidden)
-    if not isinstance(part, AnyAttention):
-        return None
+def _inputs(side: StackConfig) -> int:
+    """What every sub-layer stores of a token: x and norm(x), and the mask of its dropout."""
+    return (1 if side.norm == "none" else 2) * side.dim + (side.dim if side.dropout else 0)
+
+
+def _activations_of_recurrent(side: StackConfig, part: Any, work: Work) -> int:
+    return side.dim * FUSED[part.cell] * work.tokens
+
+
+def _activations_of_convolution(side: StackConfig, part: Any, work: Work) -> int:
+    # the k tokens of each window, the input of the gate
+    return work.tokens * (_inputs(side) + (part.kernel + 2) * side.dim)
+
+
+def _activations_of_feed_forward(side: StackConfig, part: Any, work: Work) -> int:
+    return work.tokens * (_inputs(side) + _hidden_copies(side, part) * part.hidden)
+
+
+def _activations_of_attention(side: StackConfig, part: Any, work: Work) -> int:
     queries, keys_values = part.heads * side.head_width(part), 2 * _kv_dim(side, part)
-    attention = inputs + 3 * queries + dropout_dim + part.heads  # q, and the output twice
+    attention = _inputs(side) + 3 * queries + part.heads  # q, and the output twice
     if part.query_key_norm:
         # q and k before their norm (k together with v, as they are computed together), and after
         # it, before they are padded
         attention += 2 * queries + keys_values + keys_values // 2
-    keys = work.memory if isinstance(part, CrossAttentionConfig) else tokens
+    keys = work.memory if part.kind == CROSS else work.tokens
     weights = _stored_weights(side, part)
-    return tokens * attention + keys * keys_values + weights * tokens * keys
+    return work.tokens * attention + keys * keys_values + weights * work.tokens * keys
+
+
+SUBLAYER_ACTIVATIONS: dict[str, Callable[[StackConfig, Any, Work], int]] = {
+    "attention": _activations_of_attention,
+    "grid_attention": _activations_of_attention,
+    CROSS: _activations_of_attention,
+    "feed_forward": _activations_of_feed_forward,
+    "convolution": _activations_of_convolution,
+    "gated_convolution": _activations_of_convolution,
+    "recurrent": _activations_of_recurrent,
+}
+"""The formula of activations for each kind of sub-layer."""
 
 
 def _hidden_copies(side: StackConfig, part: FeedForwardConfig) -> int:
@@ -155,7 +167,7 @@ def _stored_weights(side: StackConfig, part: AnyAttention) -> int:
     if part.score == "additive":  # tanh(W q + U k)
         return weights + side.dim
     # Self-attention with a learned bias (T5's buckets) does not use the fused kernel.
-    biased = side.positions.kind == "buckets" and not isinstance(part, CrossAttentionConfig)
+    biased = side.positions.kind == "buckets" and part.kind != CROSS
     return weights if part.attention_dropout or biased else 0
 
 
@@ -171,11 +183,10 @@ def _activations_of_recurrent_decoder(side: RecurrentDecoderConfig, work: Work) 
     target and a source token; the readout stores its input and output.
     """
     dim, context = side.dim, side.attention
-    one_vector = isinstance(context, OneContext)
-    lowest = (FUSED if one_vector else IN_TURN)[side.cell]
+    lowest = (FUSED if context.kind == "none" else IN_TURN)[side.cell]
     layers = (lowest + FUSED[side.cell] * (side.layers - 1)) * work.tokens
     pairs = {"additive": dim + 3, "dot": 3, "location": 3, "none": 0}[context.kind]
-    every = not isinstance(context, OneContext) or context.context == "every"
+    every = getattr(context, "context", "every") == "every"
     return dim * (layers + (2 if every else 1) * work.tokens) + pairs * work.memory * work.tokens
 
 
@@ -235,33 +246,55 @@ def cache_floats(config: ModelConfig, *, rows: int, length: int, source: int = 0
     return None if formula is None else formula(side, work, rows)
 
 
-def _states_of_blocks(side: StackConfig, work: Work, rows: int) -> int:
+def _states_of_blocks(side: StackConfig, work: Work, rows: int) -> int | None:
     """Keys and values of each token, and of the memory; states of recurrent layers."""
     layer = 0
     for part in side.block:
-        if isinstance(part, CrossAttentionConfig):
-            layer += 2 * _kv_dim(side, part) * work.memory
-        elif isinstance(part, AnyAttention):
-            layer += 2 * _kv_dim(side, part) * rows * work.tokens
-        elif isinstance(part, GatedConvolutionConfig | ConvolutionConfig):
-            layer += rows * (part.kernel - 1) * side.dim  # the last k - 1 inputs
-        elif isinstance(part, RecurrentConfig):
-            # Two networks beside each other decode with one of them.
-            width = side.dim if part.direction == "forward" else side.dim // 2
-            layer += rows * (2 if part.cell == "lstm" else 1) * width
+        formula = SUBLAYER_STATES.get(part.kind)
+        if formula is None:
+            return None
+        layer += formula(side, part, work, rows)
     return side.layers * layer
+
+
+def _states_of_attention(side: StackConfig, part: Any, work: Work, rows: int) -> int:
+    return 2 * _kv_dim(side, part) * (work.memory if part.kind == CROSS else rows * work.tokens)
+
+
+def _states_of_convolution(side: StackConfig, part: Any, work: Work, rows: int) -> int:
+    del work
+    return rows * (part.kernel - 1) * side.dim  # the last k - 1 inputs
+
+
+def _states_of_recurrent(side: StackConfig, part: Any, work: Work, rows: int) -> int:
+    del work
+    # Two networks beside each other decode with one of them.
+    width = side.dim if part.direction == "forward" else side.dim // 2
+    return rows * (2 if part.cell == "lstm" else 1) * width
+
+
+SUBLAYER_STATES: dict[str, Callable[[StackConfig, Any, Work, int], int]] = {
+    "attention": _states_of_attention,
+    CROSS: _states_of_attention,
+    "feed_forward": lambda *_: 0,
+    "convolution": _states_of_convolution,
+    "gated_convolution": _states_of_convolution,
+    "recurrent": _states_of_recurrent,
+}
+"""The formula of the state of decoding for each kind of sub-layer."""
 
 
 def _states_of_recurrent_decoder(side: RecurrentDecoderConfig, work: Work, rows: int) -> int:
     """States of each row, keys and values of the source; the target's length does not matter."""
     states = side.layers * (2 if side.cell == "lstm" else 1) * side.dim
-    if isinstance(side.attention, OneContext):
-        states += work.memory_dim if side.attention.context == "every" else 0
+    context = getattr(side.attention, "context", None)  # of one vector for the whole source
+    if context is not None:
+        states += work.memory_dim if context == "every" else 0
         return rows * states + work.memory * work.memory_dim
     return rows * states + work.memory * (side.dim + work.memory_dim)
 
 
-STATES_OF: dict[str, Callable[[Any, Work, int], int]] = {
+STATES_OF: dict[str, Callable[[Any, Work, int], int | None]] = {
     "blocks": _states_of_blocks,
     "recurrent": _states_of_recurrent_decoder,
 }

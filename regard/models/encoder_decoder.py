@@ -62,13 +62,13 @@ class EncoderDecoder(Model):
     def forward(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Tensor:
         """Logits of the token after each target token: (target tokens, vocab)."""
         ctx = self._context(source, target, tap)
-        return self._logits(self._decode(target.ids, ctx), ctx)
+        return self._logits(self._decode(target, ctx), ctx)
 
     def loss(
         self, source: Ragged, target: Ragged, targets: Tensor, smoothing: float = 0.0
     ) -> Tensor:
         """Summed cross-entropy of the token after each target token, targets (target tokens,)."""
-        x = self._decode(target.ids, self._context(source, target))
+        x = self._decode(target, self._context(source, target))
         return self.head.loss(x, targets, smoothing)
 
     def _context(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Context:
@@ -112,13 +112,13 @@ class EncoderDecoder(Model):
             memory_layout=Layout((state.beams,) * memory.layout.batch, ids.device),
             tap=tap,
         )
-        logits = self._logits(self._decode(ids, ctx), ctx)
+        logits = self._logits(self._decode(new_tokens, ctx), ctx)
         state.cache.advance(new_tokens.lengths)
         return logits
 
-    def _decode(self, ids: Tensor, ctx: Context) -> Tensor:
-        """The output of the decoder: ids (tokens,) -> (tokens, dim)."""
-        x = self.target_embed(ids, ctx.positions, ctx.scheme)  # (tokens, dim)
+    def _decode(self, target: Ragged, ctx: Context) -> Tensor:
+        """The output of the decoder for each target token: (tokens, dim)."""
+        x = self.target_embed.read(target, ctx)  # (tokens, dim)
         return self.decoder(ctx.visit("decoder.embedding", x), ctx)  # (tokens, dim)
 
     def _logits(self, x: Tensor, ctx: Context) -> Tensor:
