@@ -141,9 +141,10 @@ def test_the_tour_is_an_hour_long_and_its_numbers_of_lines_are_right() -> None:
         assert all(first < last <= length for first, last in ranges), f"{name}: {ranges}"
         for defined in re.findall(r"`(\w+)`", part):
             pattern = rf"^ *(?:class|def) {defined}\b"
-            found = [text.count("\n", 0, m.end()) + 1 for m in re.finditer(pattern, text, re.M)]
-            inside = [first <= line <= last for line in found for first, last in ranges]
-            assert any(inside), f"{name}: {defined} is in line {found}, not in {ranges}"
+            matches = re.finditer(pattern, text, re.M)
+            defining = [text.count("\n", 0, match.end()) + 1 for match in matches]
+            inside = [first <= line <= last for line in defining for first, last in ranges]
+            assert any(inside), f"{name}: {defined} is in line {defining}, not in {ranges}"
         lines = sum(last - first + 1 for first, last in ranges)
         assert abs(int(listed) - lines) <= lines / 10, f"{name}: {listed} listed, but {lines}"
         total += lines

@@ -128,8 +128,8 @@ def test_a_stronger_kind_drops_what_weaker_sources_say_of_another():
     resolved = resolve(SequenceStack, [weak, {"positions": "learned"}])
     assert resolved.values["positions"] == {"kind": "learned"}
     assert resolved.unused == []
-    kept = resolve(SequenceStack, [weak, {"positions": {"kind": "rotary"}}])
-    assert kept.values["positions"] == {"kind": "rotary", "rotary_base": 5e5}
+    rotary = resolve(SequenceStack, [weak, {"positions": {"kind": "rotary"}}])
+    assert rotary.values["positions"] == {"kind": "rotary", "rotary_base": 5e5}
     short = resolve(SequenceStack, [weak, {"rotary_base": 1e6}])
     assert short.values["positions"] == {"kind": "rotary", "rotary_base": 1e6}
 
