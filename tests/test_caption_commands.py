@@ -204,6 +204,7 @@ def test_plan_knows_the_size_by_name(regard):
     assert json.loads(regard("plan", "captioner-tiny", "--flops", "1e12", "--json").out)["tokens"]
 
 
+@pytest.mark.slow
 def test_look_draws_a_map_of_the_image_for_every_word(regard, run, image, tmp_path):
     caption = "a medium red cross"
     for name in ("look.png", "look.html", "look.svg"):
@@ -232,6 +233,7 @@ def test_look_draws_a_map_of_the_image_for_every_word(regard, run, image, tmp_pa
     is_refused(regard("look", str(run), image, "--target", "a pink cross"), "got pink")
 
 
+@pytest.mark.slow
 def test_a_look_is_of_what_the_model_writes(run, image, tmp_path):
     pipeline, path = load(run), str(tmp_path / image)
     look = pipeline.look(path, max_length=5)

@@ -45,6 +45,7 @@ def test_the_config_of_a_shipped_recipe_is_the_same_as_before(name):
     assert parsed(STORED["recipes"][name]) == recipes.load(name).model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", STORED["models"], ids=lambda stored: str(stored["written"]))
 def test_a_stored_config_has_the_same_tensors(stored):
     config = parsed(stored["model"])

@@ -151,6 +151,10 @@ def resolve(config: type[Config], sources: Sequence[Mapping[str, Any]]) -> Resol
     return Resolved(nested, walk.origins, unused)
 
 
+class Nested(dict[str, Any]):
+    """The values of a part that are nested already, and need not be resolved again."""
+
+
 class _Walk:
     """One pass over the parts of a model, from the outside in."""
 
@@ -187,7 +191,7 @@ class _Walk:
     def fill(self, part: type[Config], path: Path) -> dict[str, Any]:
         """The values of a part and of the parts below it."""
         self.classes[path] = part
-        parts, values = part_fields(part), dict[str, Any]()
+        parts, values = part_fields(part), Nested()
         for name in part.model_fields:
             options, below = self.about(path, name), (*path, name)
             if options:
@@ -213,7 +217,10 @@ class _Walk:
         kind = kinds[-1].value if kinds else next(iter(field.classes))
         if not isinstance(kind, str) or kind not in field.classes:
             return {"kind": kind}  # pydantic refuses it
-        return self.fill(field.classes[kind], path) | ({"kind": kind} if kind else {})
+        values = self.fill(field.classes[kind], path)
+        if kind:
+            values["kind"] = kind
+        return values
 
     def _fill_many(self, field: PartField, section: Statement, path: Path) -> Any:
         """The values of a tuple of parts, which the strongest statement lists."""
@@ -334,4 +341,6 @@ class ShortForm(Config):
     @model_validator(mode="before")
     @classmethod
     def _read_short_form(cls, values: Any) -> Any:
-        return resolve(cls, [values]).checked() if isinstance(values, dict) else values
+        if not isinstance(values, dict) or isinstance(values, Nested):
+            return values
+        return resolve(cls, [values]).checked()

@@ -277,6 +277,7 @@ def is_choice(info):
     return get_origin(info.annotation) is Literal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_short_key_means_the_same_in_all_parts_that_it_can_reach(family):
     config = FAMILIES[family].config
