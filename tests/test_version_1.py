@@ -16,11 +16,14 @@ import pytest
 import torch
 
 from regard.checkpoint import run as checkpoint
+from regard.checkpoint.folder import Snapshot
+from regard.errors import InputError
 from regard.models import FAMILIES, build, parse_description
 from regard.models.meta_model import meta_model
 from regard.models.version_1 import upgraded
 from regard.recipes import recipe as recipes
 from regard.recipes import shelf
+from regard.runs.train import _compare_facts
 
 STORED = json.loads((Path(__file__).parent / "version_1.json").read_text())
 RECIPE = (Path(__file__).parent / "version_1.yaml").read_text()
@@ -123,3 +126,17 @@ def test_a_recipe_of_version_1_is_read_with_one_notice(tmp_path, monkeypatch, ca
     torch.manual_seed(0)
     model = build(recipe.model, 24, 24)
     assert sum(parameter.numel() for parameter in model.parameters()) > 0
+
+
+def test_a_teacher_is_compared_in_runs_of_today_alone():
+    """Version 1 hashed another form of the teacher's config; other data is compared in both."""
+    facts = {"threads": 1, "torch": "2.13", "data": {"train": "a", "teacher": "new"}}
+    old_data = {"train": "a", "teacher": "old"}
+    training = {**facts, "data": old_data, "place": {}}
+    snapshot = Snapshot(1, {}, {"regard": 1}, "", "", training=training)
+    _compare_facts(facts, snapshot)
+    with pytest.raises(InputError, match="teacher changed"):
+        _compare_facts(facts, dataclasses.replace(snapshot, config={"regard": 2}))
+    training["data"] = {**old_data, "train": "b"}
+    with pytest.raises(InputError, match="train changed"):
+        _compare_facts(facts, snapshot)

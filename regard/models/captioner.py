@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from regard.layers import Dropout, Memory, Stack, Tap
 from regard.layers.build import make_embed, make_vocabulary_head
@@ -94,10 +94,6 @@ class Captioner(EncoderDecoder):
         if isinstance(decoder, RecurrentDecoder):
             return DecoderState(decoder.begin(memory, rows), decoder.project_memory(memory), rows)
         return super().start(memory, rows, length)
-
-    def hidden(self, texts: Any, tap: Tap | None = None) -> Tensor:
-        """The output of the encoder for each cell of each image: (cells, dim)."""
-        return self.encode(texts, tap).x
 
     def embeds(self) -> list[Any]:
         """The fronts: of images, and of the captions' tokens."""
