@@ -13,7 +13,7 @@ from regard_lectures.catalogue import FIGURES, Figure, Option, Value, look_up
 if TYPE_CHECKING:
     from regard.explain import Drawing
 
-__all__ = ["FIGURES", "Figure", "Option", "find", "listing", "parse_options", "show"]
+__all__ = ["FIGURES", "Figure", "Option", "find", "listing", "own_inputs", "parse_options", "show"]
 
 
 def show(
@@ -76,6 +76,13 @@ def listing() -> str:
         settings = [*(["--text"] if figure.text else []), *settings]
         rows += [("", " ".join(settings))] if settings else []
     return "\n".join(aligned(rows))
+
+
+def own_inputs() -> str:
+    """A table of all figures: the name, what of your own it takes or why nothing, and the title."""
+    head = ("figure", "your own input", "what it shows")
+    rows = [(figure.name, figure.own, figure.title) for figure in FIGURES.values()]
+    return "\n".join(aligned([head, *rows]))
 
 
 def parse_options(name: str, given: Sequence[str]) -> dict[str, Value]:

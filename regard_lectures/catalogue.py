@@ -3,6 +3,9 @@
 `regard show` lists the atlas from here, so torch and matplotlib are imported only when a figure is
 drawn. To add a figure, write a function of its name that returns a `Drawing` in the file of its
 group in `figures/`, and add an entry here.
+
+No sentence of a picture is written by hand: the module of a figure NAME has a function
+`words_NAME(numbers)`, which computes title and caption from the numbers that the picture shows.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from regard.errors import LISTED, InputError, did_you_mean, nearest
 from regard_lectures import results
 
 if TYPE_CHECKING:
-    from regard.explain import Drawing
+    from regard.explain import Drawing, Words
 
 T = TypeVar("T")
 Value = int | float | str
@@ -97,6 +100,8 @@ class Figure:
         module: The module in `figures/` with the function that draws it, which has the figure's
             name; by default the module has it, too.
         text: The meaning of `--text` for this figure; empty if it takes no text.
+        own: What of the person's own it takes, as `--text: a sentence; model=: a translator`, or
+            `none: ` and why.
         options: Its options, by name.
         endings: The endings of files that it can be written to.
         usual: The default ending if no file is given.
@@ -110,6 +115,7 @@ class Figure:
     lectures: tuple[str, ...]
     module: str = ""
     text: str = ""
+    own: str = ""
     options: Mapping[str, Option] = field(default_factory=dict)
     endings: tuple[str, ...] = PICTURES
     usual: str = ".png"
@@ -201,6 +207,11 @@ class Figure:
                 drawing = paint(text, **values) if self.text else paint(**values)
         drawing.name = self.name
         return drawing
+
+    def words(self, numbers: Mapping[str, Any]) -> Words:
+        """Title and caption, computed from the numbers of a drawing of this figure."""
+        compute: Callable[[Mapping[str, Any]], Words] = self._function(f"words_{self.name}")
+        return compute(numbers)
 
     def result(
         self, values: Mapping[str, Value], text: str | None = None, *, fresh: bool = False

@@ -66,13 +66,16 @@ def show(
     as_json: AsJson = False,
     quiet: Quiet = False,
     threads: Threads = None,
+    as_list: Annotated[
+        bool, Option("--list", help="List all figures with the input of your own that each takes.")
+    ] = False,
 ) -> None:
     """Draw a figure of the lectures, computed from a model or by a calculation."""
-    from regard_lectures import find, listing, parse_options
+    from regard_lectures import find, listing, own_inputs, parse_options
     from regard_lectures import show as draw
 
-    if name is None:
-        print_line(listing())
+    if name is None or as_list:
+        print_line(own_inputs() if as_list else listing())
         return
     figure = find(name)
     settings: Any = parse_options(name, options or [])
@@ -84,8 +87,16 @@ def show(
     setup(threads, None)
     drawing = draw(name, None, text=text, details=details, paper=paper, fresh=fresh, **settings)
     path = drawing.save(out)
-    row = {"figure": name, "file": str(path), **drawing.numbers}
-    print_result(drawing.text if details else drawing.caption, row, as_json=as_json)
+    row = {
+        "figure": name,
+        "file": str(path),
+        "title": drawing.title,
+        "caption": drawing.caption,
+        "limits": drawing.limits,
+        **drawing.numbers,
+    }
+    said = drawing.text if details else f"{drawing.caption}\n{drawing.limits}".rstrip()
+    print_result(f"{drawing.title}\n{said}", row, as_json=as_json)
     print_status(f"{path} is drawn", quiet=quiet or as_json)
 
 

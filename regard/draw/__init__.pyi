@@ -39,5 +39,6 @@ from regard.runtime.printing import print_status as print_status
 from regard.runtime.printing import silence_warnings as silence_warnings
 from regard.runtime.progress import Progress as Progress
 from regard.runtime.units import aligned as aligned
+from regard.runtime.units import short as short
 
 __all__: list[str]

@@ -15,7 +15,7 @@ from regard.draw.colours import INK, RULE, Colours, diverging, sequential
 from regard.draw.labels import Weights
 from regard.draw.sheet import SMALLEST, points
 
-ROW, COLUMN = 20.4, 23.4  # pixels: the smallest pitch of labels of 18 pixels
+ROW, COLUMN = 1.13 * SMALLEST, 1.3 * SMALLEST  # pixels: the smallest pitch of labels
 
 
 @dataclass(frozen=True)

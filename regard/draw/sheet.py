@@ -33,7 +33,7 @@ WIDTH, HEIGHT = 1280, 720  # pixels of a projector
 # Font sizes in pixels on a sheet of 1280×720, chosen to be readable from the back row.
 TITLE = 28
 TEXT = 24  # headings, axis labels, legends, captions
-SMALLEST = 18  # tick labels, numbers in cells and beside bars
+SMALLEST = 24  # tick labels, numbers in cells and beside bars: no text is smaller
 
 PAPER = 160  # millimetres: the width of a picture for print
 PAPER_DPI = 300

@@ -2,6 +2,7 @@ from regard.explain.drawing import RASTERIZED as RASTERIZED
 from regard.explain.drawing import Board as Board
 from regard.explain.drawing import Drawing as Drawing
 from regard.explain.drawing import Numbers as Numbers
+from regard.explain.drawing import Words as Words
 from regard.explain.drawing import drawn_for as drawn_for
 from regard.explain.drawing import key_of as key_of
 from regard.explain.images.patches import patch_distances as patch_distances

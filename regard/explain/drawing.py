@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,6 +46,20 @@ from regard.explain.look import picture_ending
 from regard.explain.page import Picture, Prose, Section, Table, framed, page
 from regard.runtime.files import write_file
 
+
+@dataclass(frozen=True)
+class Words:
+    """What a figure says: sentences that are computed from its numbers.
+
+    Attributes:
+        title: The title, with the verdict if there is one.
+        caption: One or two sentences about what the figure shows.
+    """
+
+    title: str
+    caption: str
+
+
 Numbers = dict[str, Any]
 """The values shown in a drawing, by name: numbers and nested lists of numbers, as in JSON."""
 
@@ -75,6 +91,7 @@ class Drawing:
         figure: The matplotlib figure.
         caption: One sentence about what the figure shows.
         details: What was computed, and how.
+        limits: One line: which model, trained on what, for how long.
         numbers: The values shown, by name.
         tables: The complete versions of tables that the picture shows in part.
         paper: Whether it was drawn for print.
@@ -83,13 +100,13 @@ class Drawing:
     def __init__(self, board: Board, numbers: Numbers) -> None:
         self.name = ""
         self.title, self.figure = board.title, board.sheet.figure
-        self.caption, self.details = board.caption, board.details
+        self.caption, self.details, self.limits = board.caption, board.details, board.limits
         self.numbers, self.tables, self.paper = numbers, board.tables, board.medium.paper
 
     @property
     def text(self) -> str:
-        """Caption and details."""
-        return f"{self.caption} {self.details}".strip()
+        """Caption, details and limits."""
+        return " ".join(filter(None, (self.caption, self.details, self.limits)))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a picture (.png, .svg, .pdf), or a page (.html) with details and numbers.
@@ -107,7 +124,7 @@ class Drawing:
         rows = [(name.replace("_", " "), _as_text(value)) for name, value in self.numbers.items()]
         sections: list[Section] = [
             Picture(render(self.figure, ".svg").decode(), self.caption),
-            *([Prose(self.details)] if self.details else []),
+            *[Prose(text) for text in (self.limits, self.details) if text],
             *self.tables,
             Table(("what", "value"), rows, "The numbers in the picture."),
         ]
@@ -147,19 +164,28 @@ class Board:
     long computations should be done before.
 
     Args:
-        caption: One sentence about what the figure shows, at most two lines long.
+        words: Title and caption, computed from the numbers of the figure; or a caption alone, at
+            most two lines long.
         widths: The relative widths of the panels.
         details: What was computed, and how. It is part of the HTML page, and of the picture only
             if the user asks for details.
-        title: The title; by default that of the figure in the catalogue.
+        title: The title beside a caption; by default that of the figure in the catalogue.
+        limits: One line below the caption: which model, trained on what, for how long.
     """
 
     def __init__(
-        self, caption: str, widths: Sequence[float], details: str = "", title: str | None = None
+        self,
+        words: Words | str,
+        widths: Sequence[float],
+        details: str = "",
+        title: str | None = None,
+        limits: str = "",
     ) -> None:
-        self.caption, self.details, self.widths = caption, details, widths
         default_title, self.medium = _setting.get()
-        self.title = default_title if title is None else title
+        if isinstance(words, str):
+            words = Words(default_title if title is None else title, words)
+        self.title, self.caption = words.title, words.caption
+        self.details, self.limits, self.widths = details, limits, widths
         self.tables: list[Table] = []
         self._style = ExitStack()
         self.top, self.bottom = 10.0, HEIGHT - 10.0
@@ -173,9 +199,12 @@ class Board:
         if not self.medium.paper:
             end = self.sheet.paragraph((EDGE, 14), self.title, width, TITLE, weight="bold")
             self.top = end + 10
+            height = lines_height(self.limits, width, TEXT) if self.limits else 0.0
+            start = HEIGHT - 8 - height
+            self.sheet.paragraph((EDGE, start), self.limits, width, colour=MUTED)
             height = lines_height(self.caption, width, TEXT)
-            self.sheet.paragraph((EDGE, HEIGHT - 12 - height), self.caption, width)
-            self.bottom = HEIGHT - 12 - height - 12
+            self.sheet.paragraph((EDGE, start - 4 - height), self.caption, width)
+            self.bottom = start - 4 - height - 12
         if details:
             self.sheet.paragraph((EDGE, HEIGHT), details, width, colour=MUTED)
         return self
@@ -296,13 +325,17 @@ class Board:
         labels_height = (
             (widest + 6) * math.sin(TURN) + 20 if is_turned else 28 if has_column_names else 0
         )
-        start = self.heading(panel, heading, _sides_phrase(*sides)) + labels_height
+        label_distance = 1.2 * SMALLEST / math.sin(TURN) if is_turned else widest + 4
+        column_step = _label_step(columns, label_distance / pitch)
+        free = top + height - 4 - HEAD * (1 + any(sides)) - labels_height
+        row_step = _label_step(rows, 1.1 * SMALLEST * table.shape[0] / (free - top))
+        left_out = _left_out(row_step, column_step)
+        below = ", ".join(filter(None, (_sides_phrase(*sides), left_out)))
+        start = self.heading(panel, heading, below) + labels_height
         height = top + height - 4 - start
         axes = self.sheet.axes(left, start, pitch * table.shape[1], height)
         _draw_cells(axes, table, scale)
-        label_distance = 1.2 * SMALLEST / math.sin(TURN) if is_turned else widest + 4
-        column_step = _label_step(columns, label_distance / pitch)
-        row_step = _label_step(rows, 1.1 * SMALLEST * table.shape[0] / height)
+        row_step = max(row_step, _label_step(rows, 1.1 * SMALLEST * table.shape[0] / height))
         angle = math.degrees(TURN) if is_turned else 0
         label(axes, rows, columns, (column_step, row_step), (angle, SMALLEST))
         if not (number_format and _write_cells(axes, table, scale, number_format, pitch)):
@@ -343,7 +376,7 @@ class Board:
             for text, (_, end) in zip(cells, columns, strict=True):
                 axes.text(
                     end, row + 0.5, text, ha="right" if end else "left", va="center",
-                    fontsize=points(SMALLEST + 1), weight="bold" if row in bold else "normal",
+                    fontsize=points(SMALLEST), weight="bold" if row in bold else "normal",
                 )  # fmt: skip
 
     def drawing(self, **numbers: Any) -> Drawing:
@@ -359,6 +392,23 @@ def _sides_phrase(rows: str, columns: str) -> str:
         '↓ query, → key'
     """
     return ", ".join(f"{arrow} {side}" for arrow, side in (("↓", rows), ("→", columns)) if side)
+
+
+def _left_out(row_step: int, column_step: int) -> str:
+    """A phrase that says which labels of a matrix are left out.
+
+    Example:
+        >>> _left_out(1, 2), _left_out(3, 3)
+        ('every 2nd column named', 'every 3rd named')
+    """
+    if row_step == column_step:
+        return f"every {_ordinal(row_step)} named" if row_step > 1 else ""
+    steps = (("row", row_step), ("column", column_step))
+    return ", ".join(f"every {_ordinal(step)} {side} named" for side, step in steps if step > 1)
+
+
+def _ordinal(number: int) -> str:
+    return f"{number}{ {2: 'nd', 3: 'rd'}.get(number, 'th') }"
 
 
 def _label_step(labels: Sequence[str], space_ratio: float) -> int:
@@ -389,13 +439,21 @@ def _draw_cells(axes: Chart, table: npt.NDArray[Any], scale: Scale) -> None:
 def _write_cells(
     axes: Chart, table: npt.NDArray[Any], scale: Scale, number_format: str, width: float
 ) -> bool:
-    """Write numbers into the cells if the widest one fits; returns whether it does."""
+    """Write numbers into the cells if the widest one fits; returns whether it does.
+
+    Where they do not fit, they are written without the zero before the point: .46 for 0.46.
+    """
 
     def text_of(value: float) -> str:
         return "−∞" if value == -np.inf else format(value, number_format).replace("-", "−")
 
+    def fits() -> bool:
+        return max((text_width(text, SMALLEST) for text in cells.values()), default=0) <= width - 2
+
     cells = {index: text_of(value) for index, value in np.ndenumerate(table) if value == value}
-    if max((text_width(text, SMALLEST) for text in cells.values()), default=0) + 2 > width:
+    if not fits():
+        cells = {index: re.sub(r"^(−?)0\.", r"\1.", text) for index, text in cells.items()}
+    if not fits():
         return False
     for (row, column), text in cells.items():
         value = float(table[row, column])

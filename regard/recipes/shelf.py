@@ -60,6 +60,8 @@ class Card(Config):
     parameters: int = Field(ge=1)
     bytes: int = Field(ge=1)
     """Size of all files without the card."""
+    summary: str = Field(min_length=1, max_length=80)
+    """One line for pictures: what it is, how long it was trained, and on what."""
     training: str = Field(min_length=1)
     """How long training took, and on which machine."""
     data: tuple[Source, ...] = Field(min_length=1)

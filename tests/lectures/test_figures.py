@@ -1,0 +1,50 @@
+"""Every figure: its words follow from its numbers, can be read, and state their limits."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from regard.draw.sheet import TEXT, WIDTH, style, text_width
+from regard.explain.drawing import EDGE
+from regard_lectures import FIGURES, own_inputs
+from tests.lectures.drawn import drawn
+from tests.lectures.opposites import OPPOSITES
+from tests.legible import problems, texts
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_words_follow_from_the_numbers_and_can_be_read(name):
+    drawing = drawn(name)
+    numbers = json.loads(json.dumps(drawing.numbers))
+    words = FIGURES[name].words(numbers)
+    assert (drawing.title, drawing.caption) == (words.title, words.caption)
+    assert problems(drawing.figure) == []
+    shown = " ".join(text.get_text() for text, _ in texts(drawing.figure))
+    for sentence in (drawing.title, drawing.caption, drawing.limits):
+        assert all(word in shown for word in sentence.split()), "cut in the picture"
+    assert drawing.limits
+    with style():
+        assert text_width(drawing.limits, TEXT) <= WIDTH - 2 * EDGE, "limits are one line"
+
+
+def without_digits(text: str) -> str:
+    return re.sub(r"[\d.,·⁰¹²³⁴⁵⁶⁷⁸⁹⁻−-]+", "#", text)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_opposite_numbers_get_other_words(name):
+    first, second = (FIGURES[name].words(numbers) for numbers in OPPOSITES[name])
+    assert without_digits(first.title) != without_digits(second.title)
+    assert without_digits(first.caption) != without_digits(second.caption)
+
+
+def test_every_figure_says_what_of_your_own_it_takes_or_why_nothing():
+    for name, figure in FIGURES.items():
+        assert ("--text" in figure.own) == bool(figure.text), name
+        named = re.findall(r"(\w+)=", figure.own)
+        assert set(named) <= set(figure.options), name
+        assert figure.own.startswith("none: ") or figure.text or named, name
+        assert f"{name} " in own_inputs()
