@@ -1,120 +1,20 @@
-"""The numbers of `Steps` as scenes: the content of each step, for pages and pictures.
-
-A scene has a title, a formula, a sentence, and rows with a word, a vector, a number or a bar. The
-page (`slides`) and the pictures (`strip`) draw the same scenes.
-"""
+"""The numbers of `Steps` as scenes: the content of each step, for pages and pictures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from regard.draw import visible
 from regard.explain import in_words
+from regard_lectures.block_scenes import sublayer_scenes
+from regard_lectures.scene import Scene, SceneRow, Vector, bracketed, dot_product, written
 from regard_lectures.steps import Steps
 
-Vector = npt.NDArray[Any]
-
-MOST_WORDS, MOST_HEADS = 7, 8
+MOST_WORDS, MOST_HEADS = 9, 10
 """The largest number of rows of words and of heads in a scene."""
-KEYS = {
-    "q·k": "scores", "score": "scores", "/ √d_k": "scaled", "+ bias": "bias", "softmax": "weights",
-    "× v": "weighted", "Σ": "sum", "heads": "joined", "× W_O": "out",
-}  # fmt: skip
-"""The name of a step in options and JSON, if it differs from its name in the list of steps."""
-
-
-@dataclass(frozen=True, eq=False)
-class SceneRow:
-    """One line of a scene.
-
-    Attributes:
-        label: A word, or the name of a vector.
-        values: A vector, drawn as cells.
-        lead: Text before the vector, such as `0.31 ×`.
-        number: Text after the vector, such as a score.
-        bar: The length of a bar, from -1 to 1.
-        role: `query` for the query word, `masked` for a masked word, `result` for the result of
-            the step.
-    """
-
-    label: str
-    values: Vector | None = None
-    lead: str = ""
-    number: str = ""
-    bar: float | None = None
-    role: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Scene:
-    """One step of the computation.
-
-    Attributes:
-        name: A short name for the list of steps.
-        title: What happens in this step.
-        formula: The formula of the paper.
-        explanation: A sentence that explains the rows.
-        rows: The rows.
-        example: How one of the numbers is computed.
-        omitted: A sentence about how many rows are left out.
-    """
-
-    name: str
-    title: str
-    formula: str
-    explanation: str
-    rows: Sequence[SceneRow]
-    example: str = ""
-    omitted: str = ""
-
-    @property
-    def key(self) -> str:
-        """The name of the step in options, the same as its result has in the JSON."""
-        return KEYS.get(self.name, self.name)
-
-    @property
-    def reach(self) -> float:
-        """The largest absolute value of all vectors: the end of the colour scale."""
-        sizes = [float(np.abs(row.values).max()) for row in self.rows if row.values is not None]
-        return max(sizes, default=0.0) or 1.0
-
-    @property
-    def signed(self) -> bool:
-        """Whether any bar is negative."""
-        return any(row.bar is not None and row.bar < 0 for row in self.rows)
-
-
-def written(value: float, digits: int = 2) -> str:
-    """A number as text, with a typographic minus sign.
-
-    Example:
-        >>> written(-0.125, 2), written(1234.5), written(0.0)
-        ('−0.12', '1234', '0.00')
-    """
-    if abs(value) >= 1000:
-        digits = 0
-    text = f"{value:.{digits}f}"
-    return ("0." + "0" * digits if float(text) == 0 else text).replace("-", "−")
-
-
-def _bracketed(value: float, digits: int = 2) -> str:
-    text = written(value, digits)
-    return f"({text})" if text.startswith("−") else text
-
-
-def _dot_product(left: Vector, right: Vector, total: float, digits: int = 2) -> str:
-    """A dot product as text: `a·b + c·d + … = total`, with the first three products."""
-    parts = [
-        f"{written(a)}·{_bracketed(b, digits)}" for a, b in zip(left[:3], right[:3], strict=True)
-    ]
-    ellipsis = " + …" if len(left) > 3 else ""
-    return f"{' + '.join(parts)}{ellipsis} = {written(total)}"
 
 
 def scenes_of(steps: Steps) -> list[Scene]:
@@ -124,7 +24,7 @@ def scenes_of(steps: Steps) -> list[Scene]:
     if steps.bias is not None:
         scenes.append(make.biased(steps.bias[steps.row]))
     scenes += [make.masked(), make.softmax(), make.weighted(), make.summed()]
-    return [*scenes, make.joined(), make.out()]
+    return [*scenes, make.joined(), make.out(), *sublayer_scenes(steps)]
 
 
 def shown_keys(steps: Steps) -> list[int]:
@@ -133,7 +33,7 @@ def shown_keys(steps: Steps) -> list[int]:
     The query word itself (in self-attention) and the first masked key, if any, are included.
     """
     count = len(steps.keys)
-    if count <= MOST_WORDS:
+    if count <= MOST_WORDS + 1:  # a row for the others would take as much room as the last word
         return list(range(count))
     keys = [] if steps.cross else [steps.row]
     keys += np.flatnonzero(~steps.mask[steps.row])[:1].tolist()
@@ -163,8 +63,8 @@ class _SceneMaker:
         self.final: Vector = steps.scaled[steps.row]
         if steps.bias is not None:
             self.final = self.final + steps.bias[steps.row]
-        left = len(steps.keys) - len(self.shown)
-        self.omitted = f"{left} more words with smaller weights are not shown." if left else ""
+        self.others = [key for key in range(len(steps.keys)) if key not in self.shown]
+        self.omitted = f"{len(self.others)} more tokens are not shown." if self.others else ""
         self.source = "y" if steps.cross else "x"  # what keys and values are made of
 
     def _rows(
@@ -175,8 +75,9 @@ class _SceneMaker:
         number: Callable[[int], str] = lambda _: "",
         bar: Callable[[int], float | None] = lambda _: None,
         masked: bool = False,
+        together: bool = False,
     ) -> list[SceneRow]:
-        """One row per shown key.
+        """One row per shown key, and one for all others together, so that sums are complete.
 
         Args:
             vectors: (m, width) A vector for each key.
@@ -184,6 +85,7 @@ class _SceneMaker:
             number: The text after it.
             bar: The length of its bar.
             masked: Mark the keys that the mask excludes.
+            together: Add a row for the sum of the other keys, if there are any.
         """
         rows = []
         for key in self.shown:
@@ -192,6 +94,12 @@ class _SceneMaker:
                 role = "masked" if masked else ""
             values = None if vectors is None else vectors[key]
             rows.append(SceneRow(self.names[key], values, lead(key), number(key), bar(key), role))
+        if together and self.others:
+            share = float(self.weights[self.others].sum())
+            label = f"{len(self.others)} others"
+            values = None if vectors is None else vectors[self.others].sum(0)
+            text = written(share, 3) if values is None else ""
+            rows.append(SceneRow(label, values, "", text, share if values is None else None))
         return rows
 
     def _bars(self, values: Vector, *, masked: bool = False) -> list[SceneRow]:
@@ -235,7 +143,7 @@ class _SceneMaker:
             plain = steps.projections[0][self.row]
             rows.append(SceneRow("x W_Q", plain))
         rows.append(SceneRow("q", q, role="result"))
-        first = _dot_product(x, steps.matrices["w_q"][:, 0], float(plain[0]), 3)
+        first = dot_product(x, steps.matrices["w_q"][:, 0], float(plain[0]), 3)
         says = f"One learned matrix, {len(x)} × {len(q)}, the same for every word. "
         return Scene(
             "q",
@@ -273,7 +181,7 @@ class _SceneMaker:
         scores, additive = steps.scores[self.row], steps.vector is not None
         rows = [SceneRow(f"q of {self.word}", q, role="result")]
         rows += self._rows(steps.k, lead=lambda _: "k", number=lambda key: written(scores[key]))
-        product = _dot_product(q, steps.k[self.best], float(scores[self.best]))
+        product = dot_product(q, steps.k[self.best], float(scores[self.best]))
         return Scene(
             "score" if additive else "q·k",
             "The query is compared with every key",
@@ -301,7 +209,7 @@ class _SceneMaker:
 
     def biased(self, bias: Vector) -> Scene:
         score, best = self.steps.scaled[self.row][self.best], self.best
-        parts = f"{written(score)} + {_bracketed(bias[best])} = {written(self.final[best])}"
+        parts = f"{written(score)} + {bracketed(bias[best])} = {written(self.final[best])}"
         return Scene(
             "+ bias",
             "Positions are added to the scores",
@@ -338,6 +246,7 @@ class _SceneMaker:
             number=lambda key: written(float(self.weights[key]), 3),
             bar=lambda key: float(self.weights[key]),
             masked=True,
+            together=True,
         )
         best, weight = self.names[self.best], written(float(self.weights[self.best]), 3)
         others = [key for key in self.shown if key != self.best and self.allowed[key]][:2]
@@ -347,15 +256,15 @@ class _SceneMaker:
             "softmax",
             "Scores become weights",
             "softmax(q · k / √d_k)" if self.steps.vector is None else "softmax(scores)",
-            f"All are positive, and their sum is 1: “{self.word}” attends most to “{best}”.",
+            f"None is negative; they sum to {written(float(self.weights.sum()), 3)}. "
+            f"“{self.word}” attends most to “{best}”.",
             rows,
             f"{best}: {power(self.best)} / ({below}) = {weight}",
-            self.omitted,
         )
 
     def weighted(self) -> Scene:
         share, value = float(self.weights[self.best]), float(self.steps.v[self.best][0])
-        product = f"{written(share, 3)} · {_bracketed(value)} = {written(share * value)}"
+        product = f"{written(share, 3)} · {bracketed(value)} = {written(share * value)}"
         return Scene(
             "× v",
             "Each value is multiplied by its weight",
@@ -363,26 +272,25 @@ class _SceneMaker:
             "A value with a small weight fades; one with a large weight stays.",
             self._rows(
                 self.weights[:, None] * self.steps.v,
-                lead=lambda key: f"{written(float(self.weights[key]), 3)} × v",
+                lead=lambda key: f"{written(float(self.weights[key]), 3)} v",
                 masked=True,
+                together=True,
             ),
             f"{self.names[self.best]}, first number: {product}",
-            self.omitted,
         )
 
     def summed(self) -> Scene:
         total, parts = self.steps.sum[self.row], self.weights[:, None] * self.steps.v
         largest = sorted(self.shown, key=lambda key: -self.weights[key])[:3]
-        firsts = " + ".join(_bracketed(float(parts[key][0])) for key in sorted(largest))
+        firsts = " + ".join(bracketed(float(parts[key][0])) for key in sorted(largest))
         more = " + …" if len(self.names) > len(largest) else ""
         return Scene(
             "Σ",
             f"The sum: what this head passes to “{self.word}”",
             "z = Σ weight × v",
             "The columns added up: the mean of the values, weighted by attention.",
-            [*self._rows(parts, masked=True), SceneRow("sum", total, role="result")],
+            [*self._rows(parts, masked=True, together=True), SceneRow("sum", total, role="result")],
             f"first number: {firsts}{more} = {written(float(total[0]))}",
-            self.omitted,
         )
 
     def joined(self) -> Scene:
@@ -390,7 +298,7 @@ class _SceneMaker:
         width, heads = steps.v.shape[1], steps.heads
         start = max(0, min(steps.head - MOST_HEADS // 2, heads - MOST_HEADS))
         rows = [
-            SceneRow(f"head {head + 1}", sums[head * width : (head + 1) * width],
+            SceneRow(f"head {head}", sums[head * width : (head + 1) * width],
                      role="query" if head == steps.head else "")
             for head in range(heads)[start : start + MOST_HEADS]
         ]  # fmt: skip
@@ -415,8 +323,8 @@ class _SceneMaker:
             "× W_O",
             "One more matrix mixes the heads",
             f"out = Concat(z_1 … z_h) W_O{bias}",
-            f"A matrix of {matrix.shape[0]} × {matrix.shape[1]} gives the output of the layer for "
-            f"“{self.word}”, which is added to its input.",
+            f"A matrix of {matrix.shape[0]} × {matrix.shape[1]} gives the output for "
+            f"“{self.word}”.",
             rows,
-            f"first number: {_dot_product(sums, matrix[:, 0], float(out[0]), 3)}",
+            f"first number: {dot_product(sums, matrix[:, 0], float(out[0]), 3)}",
         )

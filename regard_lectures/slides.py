@@ -13,13 +13,9 @@ from dataclasses import dataclass
 
 from regard.draw import Colours, diverging
 from regard.explain import escaped, fill_template
-from regard_lectures.scenes import Scene, SceneRow, Vector, written
+from regard_lectures.scene import Scene, SceneRow, Vector, written
 
-CELLS = 16
-"""The number of values of a vector that are written; longer vectors also get a colour strip."""
-STRIP = 256
-"""The largest number of values in a colour strip."""
-LISTED = 16
+LISTED = 20
 """Up to this number, sections are listed by name; otherwise there is a slider."""
 
 
@@ -80,26 +76,27 @@ def subscripts(text: str) -> str:
 
 def scene_slide(scene: Scene) -> Slide:
     """The section of one scene."""
-    rows = "\n".join(_row(row, scene.reach, signed=scene.signed) for row in scene.rows)
+    rows = "\n".join(_row(row, scene) for row in scene.rows)
+    left_out = " ".join(filter(None, (scene.cut, scene.omitted)))
     parts = [
         f'<div class="head"><h2>{subscripts(scene.title)}</h2>'
         f'<p class="formula">{subscripts(scene.formula)}</p></div>',
         f'<p class="says">{subscripts(scene.explanation)}</p>',
         f'<div class="rows" style="--n:{len(scene.rows)}">\n{rows}\n</div>',
         f'<p class="hand">{subscripts(scene.example)}</p>' if scene.example else "",
-        f'<p class="more">{escaped(scene.omitted)}</p>' if scene.omitted else "",
+        f'<p class="more">{escaped(left_out)}</p>' if left_out else "",
     ]
     return Slide(scene.name, "\n".join(part for part in parts if part))
 
 
-def _row(row: SceneRow, reach: float, *, signed: bool) -> str:
+def _row(row: SceneRow, scene: Scene) -> str:
     full = "full" if row.values is not None else ""
     kinds = " ".join(filter(None, ("row", row.role, full)))
     middle = ""
     if row.values is not None:
-        middle = _vector(row.values, reach)
+        middle = _vector(row.values, scene)
     elif row.bar is not None:
-        middle = _bar(row.bar, signed=signed)
+        middle = _bar(row.bar, signed=scene.signed)
     return (
         f'<div class="{kinds}"><span class="label">{subscripts(row.label)}</span>'
         f'<span class="lead">{subscripts(row.lead)}</span>'
@@ -121,23 +118,22 @@ def is_deep(value: float, reach: float) -> bool:
     return abs(value / reach) > 0.72
 
 
-def _vector(values: Vector, reach: float) -> str:
-    numbers = [float(value) for value in values]
+def _vector(values: Vector, scene: Scene) -> str:
+    """The written numbers as coloured cells; of a longer vector, all as a strip below."""
+    numbers, reach = [float(value) for value in values], scene.reach
     cells = "".join(
         f"<i{' class=deep' if is_deep(value, reach) else ''} "
         f'style="background:{colour(value, reach)}">{written(value)}</i>'
-        for value in numbers[:CELLS]
+        for value in numbers[: scene.written]
     )
     strip = ""
-    if len(numbers) > CELLS // 2:  # a narrow screen shows fewer cells
-        drawn = numbers[:STRIP]
+    if len(numbers) > scene.written:
         bars = "".join(
             f'<rect x="{index}" width="1.02" height="1" fill="{colour(value, reach)}"/>'
-            for index, value in enumerate(drawn)
+            for index, value in enumerate(numbers)
         )
-        few = " class=short" if len(numbers) <= CELLS else ""
         strip = (
-            f'<svg{few} viewBox="0 0 {len(drawn)} 1" preserveAspectRatio="none" role="img" '
+            f'<svg viewBox="0 0 {len(numbers)} 1" preserveAspectRatio="none" role="img" '
             f'aria-label="all {len(numbers)} numbers as colours">{bars}</svg>'
         )
     return f'<div class="cells">{cells}</div>{strip}'

@@ -7,6 +7,8 @@ arrays follow from one another in the order of the paper:
     q = x W_Q + b_Q,   k = y W_K + b_K,   v = y W_V + b_V        y is x, or the memory (cross)
     scores = q kᵀ,   scaled = scores / √d_k,   weights = softmax(scaled + bias, masked)
     sum = weights v,   joined = Concat(sums of all heads),   out = joined W_O + b_O
+
+and then those of the rest of the block: residual connection, norm, feed-forward (`sublayers`).
 """
 
 from __future__ import annotations
@@ -24,6 +26,13 @@ from regard.errors import InputError
 from regard.explain import find_word
 from regard.layers import Product, Tap
 from regard.tasks import Trace
+from regard_lectures.sublayers import (
+    Sublayer,
+    array_of,
+    block_of,
+    passed_through,
+    sublayers_of,
+)
 
 Array = npt.NDArray[np.float32]
 PARTS = {"encoder": "encoder.self", "decoder": "decoder.self", "cross": "decoder.cross"}
@@ -64,6 +73,9 @@ class Steps:
         vector: (d_k,) The vector v of additive attention.
         changed: A sentence on what is applied to q and k between projection and product.
         note: A remark about the text.
+        own: The sub-layer of this attention: residual connection and norm; None in a model without
+            blocks.
+        feed_forward: The feed-forward sub-layer that follows it in its block, if there is one.
     """
 
     site: str
@@ -90,6 +102,8 @@ class Steps:
     changed: str = ""
     note: str = ""
     whole_word: str = ""
+    own: Sublayer | None = None
+    feed_forward: Sublayer | None = None
 
     @property
     def label(self) -> str:
@@ -119,7 +133,12 @@ class Steps:
             matrices: Whether to include W_Q, W_K, W_V and W_O; None: if they have at most
                 `MOST_NUMBERS` numbers.
         """
-        size = sum(matrix.size for matrix in self.matrices.values())
+        sublayers = {"": self.own, "feed_": self.feed_forward}
+        known = {prefix: layer for prefix, layer in sublayers.items() if layer is not None}
+        learned = dict(self.matrices)
+        for prefix, layer in known.items():
+            learned |= {f"{prefix}{name}": matrix for name, matrix in layer.matrices.items()}
+        size = sum(matrix.size for matrix in learned.values())
         with_matrices = size <= MOST_NUMBERS if matrices is None else matrices
         q_projected, k_projected = self.projections or (None, None)
         arrays = {
@@ -127,8 +146,10 @@ class Steps:
             "k_projected": k_projected, "q": self.q, "k": self.k, "v": self.v,
             "scores": self.scores, "scaled": self.scaled, "vector": self.vector,
             "bias": self.bias, "mask": self.mask, "weights": self.weights, "sum": self.sum,
-            "joined": self.sums, "out": self.out, **(self.matrices if with_matrices else {}),
+            "joined": self.sums, "out": self.out, **(learned if with_matrices else {}),
         }  # fmt: skip
+        for prefix, layer in known.items():
+            arrays |= layer.to_arrays(prefix)
         return {
             "layer": self.site,
             "head": self.head,
@@ -140,6 +161,8 @@ class Steps:
             "key_tokens": list(self.keys),
             "note": self.remarks,
             "scale": self.scale,
+            **({"norm_place": self.own.norm_place} if self.own else {}),
+            **({"activation": self.feed_forward.activation} if self.feed_forward else {}),
             **{name: _plain(array) for name, array in arrays.items() if array is not None},
         }
 
@@ -260,10 +283,11 @@ def record(
         for module in model.modules()
         if getattr(module, "name", "") == site and hasattr(module, "matrices")
     )
-    tap, entered = _Recorder(site), []
+    tap, entered, block = _Recorder(site), [], block_of(model, site)
     hook = layer.register_forward_pre_hook(lambda _, given: entered.append(given))
     try:
-        trace = task.trace(model, text, tap, target=target, **settings)
+        with passed_through(block) as passed:
+            trace = task.trace(model, text, tap, target=target, **settings)
     finally:
         hook.remove()
     assert tap.product is not None
@@ -274,8 +298,11 @@ def record(
     notes = [note, "" if searched else trace.note]
     with torch.inference_mode():
         numbers = _numbers(layer, head, tap.product, tap.records, x, memory)
-    note = " ".join(filter(None, notes))
-    return Steps(site, head, layer.heads, tokens, keys, row, **numbers, note=note, whole_word=whole)
+    own, feed_forward = sublayers_of(block, site, passed)
+    return Steps(
+        site, head, layer.heads, tokens, keys, row, **numbers, note=" ".join(filter(None, notes)),
+        whole_word=whole, own=own, feed_forward=feed_forward,
+    )  # fmt: skip
 
 
 def _numbers(
@@ -319,11 +346,11 @@ def _numbers(
         "out": records[f"{layer.name}.out"][0],
     }  # fmt: skip
     return {
-        **{name: None if tensor is None else _array(tensor) for name, tensor in tensors.items()},
-        "projections": None if as_they_are else tuple(map(_array, projections)),
+        **{name: None if tensor is None else array_of(tensor) for name, tensor in tensors.items()},
+        "projections": None if as_they_are else tuple(map(array_of, projections)),
         "scale": scale,
         "mask": mask.expand(1, 1, len(q), len(k))[0, 0].numpy().copy(),
-        "matrices": {name: _array(matrix) for name, matrix in matrices.items()},
+        "matrices": {name: array_of(matrix) for name, matrix in matrices.items()},
         "changed": "" if as_they_are else _what_changed(layer, x, q, head),
     }
 
@@ -367,11 +394,6 @@ def _what_changed(layer: Any, x: Tensor, q: Tensor, head: int) -> str:
 def _alike(first: Tensor, second: Tensor) -> bool:
     """Whether two tensors are equal up to rounding."""
     return torch.allclose(first, second, rtol=1e-4, atol=1e-5 * float(second.abs().max()) + 1e-6)
-
-
-def _array(values: Tensor) -> Array:
-    array: Array = values.detach().float().cpu().numpy().copy()
-    return array
 
 
 def _words(trace: Trace, stack: str) -> tuple[Sequence[str], Sequence[int]]:

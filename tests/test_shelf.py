@@ -30,6 +30,7 @@ language: [en]
 recipe: null
 parameters: 3
 bytes: 12
+summary: a small one
 training: a minute
 data:
   - name: words

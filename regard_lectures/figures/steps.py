@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from regard import Pipeline, load
-from regard.draw import write_file
+from regard.draw import render, visible, write_file
 from regard.errors import InputError
-from regard.explain import Drawing, Numbers, in_words
+from regard.explain import Drawing, Numbers, Words, in_words
 from regard.inputs import TextReader
 from regard.recipes import shipped
-from regard_lectures.scenes import Scene, scenes_of
+from regard_lectures.limits import model_line
+from regard_lectures.scene import Scene
+from regard_lectures.scenes import scenes_of
 from regard_lectures.slides import scene_slide, slides_page
 from regard_lectures.steps import choose_site, record
-from regard_lectures.strip import draw_scene, draw_strip, pages, render_strip
+from regard_lectures.strip import Heading, draw_scene, draw_strip, pages
 
 LECTURE = "Thinking Machines"
 """The example text of the slides."""
+CLEAR = 2.0
+"""A token is called the one attended to most if it has this many times the mean of the others."""
 MODELS = {
+    "tiny/steps": LECTURE,
     "small/write": LECTURE,
     "small/translate": LECTURE,
     "tiny/translate": "The animal was tired.",
@@ -35,17 +42,15 @@ class Stepped(Drawing):
     """Attention step by step: an HTML page with one slide per step, pictures, and all numbers.
 
     Args:
-        title: The title.
-        caption: The word, head and model.
+        heading: The words of the figure, and its limits.
         scenes: The steps.
         numbers: All numbers, in a form that JSON can hold.
         step: The step to open at or to draw alone, from 1; 0 for all.
     """
 
-    def __init__(
-        self, title: str, caption: str, scenes: list[Scene], numbers: Numbers, step: int
-    ) -> None:
-        self.name, self.title, self.caption, self.numbers = "", title, caption, numbers
+    def __init__(self, heading: Heading, scenes: list[Scene], numbers: Numbers, step: int) -> None:
+        self.name, self.numbers, self.heading, self.limits = "", numbers, heading, heading.limits
+        self.title, self.caption = heading.words.title, heading.words.caption
         self.scenes, self.step = scenes, step
         self.details = " ".join(f"{scene.title}: {scene.explanation}" for scene in scenes)
         self.tables, self.paper = [], False
@@ -54,8 +59,8 @@ class Stepped(Drawing):
     def figure(self) -> Figure:  # type: ignore[override]
         """The picture of all steps, or of the requested one; drawn on first use."""
         if self.step:
-            return draw_scene(self.caption, self.scenes, self.step)
-        return draw_strip(self.caption, self.scenes)
+            return draw_scene(self.heading, self.scenes, self.step)
+        return draw_strip(self.heading, self.scenes)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a page (.html), pictures (.png, .svg, .pdf), or the numbers (.json).
@@ -70,22 +75,31 @@ class Stepped(Drawing):
         if ending == ".json":
             return write_file(path, json.dumps(self.numbers, ensure_ascii=False).encode())
         if ending == ".pdf" and not self.step:
-            return write_file(path, pages(self.caption, self.scenes))
-        return write_file(path, self._rendered(ending))
-
-    def _rendered(self, ending: str) -> bytes:
-        if not self.step:
-            return render_strip(self.figure, ending)
-        from regard.draw import render
-
-        return render(self.figure, ending)
+            return write_file(path, pages(self.heading, self.scenes))
+        return write_file(path, render(self.figure, ending))
 
     def _page(self) -> str:
         slides = [scene_slide(scene) for scene in self.scenes]
-        return slides_page("Attention, step by step", self.caption, slides, self.step or 1)
+        return slides_page(self.title, f"{self.caption} {self.limits}", slides, self.step or 1)
 
-    def _repr_png_(self) -> bytes:
-        return self._rendered(".png")
+
+def words_steps(numbers: Mapping[str, Any]) -> Words:
+    """Which token the word attends to most, or that it attends to all about equally."""
+    row, tokens = numbers["weights"][numbers["row"]], numbers["key_tokens"]
+    allowed = [w for w, seen in zip(row, numbers["mask"][numbers["row"]], strict=True) if seen]
+    word = visible(numbers.get("whole_word", numbers["word"]))
+    best = max(range(len(row)), key=row.__getitem__)
+    most = f"{row[best]:.2f}"
+    title = f"“{word}” attends most to “{visible(tokens[best])}”: {most}"
+    if len(allowed) == 1:
+        title = f"“{word}” may attend to “{visible(tokens[best])}” only"
+    elif row[best] < CLEAR * (sum(allowed) - row[best]) / (len(allowed) - 1):
+        title = f"“{word}” attends to all {len(allowed)} tokens about equally, at most {most}"
+    caption = (
+        f"Step by step: {in_words(numbers['layer'] + '.' + str(numbers['head']))} of "
+        f"{numbers['model']}, on “{numbers['text']}”. {numbers['note']}"
+    )
+    return Words(title, caption.strip())
 
 
 def steps(  # noqa: PLR0913 (each is something that a person may set)
@@ -114,14 +128,13 @@ def steps(  # noqa: PLR0913 (each is something that a person may set)
     )
     scenes = scenes_of(recorded)
     number = _number(step, scenes)
-    caption = f"“{recorded.label}” in “{read}”: {in_words(f'{site}.{head}')} of {pipeline.name}."
     numbers = {
         "model": pipeline.name,
         "text": read,
         **recorded.to_json(matrices={"auto": None, "all": True, "none": False}[matrices]),
     }
-    caption = f"{caption} {recorded.remarks}".strip()
-    return Stepped("Attention, step by step", caption, scenes, numbers, number)
+    heading = Heading(words_steps(numbers), model_line(pipeline))
+    return Stepped(heading, scenes, numbers, number)
 
 
 def _number(step: str, scenes: list[Scene]) -> int:

@@ -19,7 +19,7 @@ from regard.recipes.shelf import shipped
 from regard.runs.load import load
 from regard_lectures import show
 from regard_lectures.figures.steps import MODELS
-from regard_lectures.scenes import MOST_HEADS, MOST_WORDS, scenes_of
+from regard_lectures.scenes import MOST_WORDS, scenes_of
 from regard_lectures.steps import choose_site, record
 from tests import tiny_bert, tiny_t5
 
@@ -62,6 +62,32 @@ def recompute(numbers: dict[str, Any], *, tolerance: float = 2e-5) -> None:
     wide, head = number["sum"].shape[1], numbers["head"]
     close(number["joined"][:, head * wide : (head + 1) * wide], number["sum"])
     close(number["joined"] @ number["w_o"] + get("b_o", 0), number["out"])
+    recompute_sublayers(number, numbers["norm_place"], numbers["activation"], close)
+
+
+def recompute_sublayers(number, norm_place, activation, close) -> None:
+    """Residual connections, norms and feed-forward, as `layers/block.py` describes them."""
+
+    def normed(x, prefix=""):
+        weight = f"{prefix}norm_weight"
+        if f"{prefix}norm_bias" not in number:  # RMS norm
+            return x / np.sqrt(np.square(x).mean(1, keepdims=True) + 1e-6) * number[weight]
+        variance = x.var(1, keepdims=True)
+        unit = (x - x.mean(1, keepdims=True)) / np.sqrt(variance + 1e-5)
+        return unit * number[weight] + number[f"{prefix}norm_bias"]
+
+    close(number["out"], number["change"])
+    for prefix in ("", "feed_"):
+        stream, given = number[f"{prefix}stream"], number[f"{prefix}given"]
+        added = number[f"{prefix}added"]
+        close(given, normed(stream, prefix) if norm_place == "pre" else stream)
+        close(stream + number[f"{prefix}change"], added)
+        close(normed(added, prefix) if norm_place == "post" else added, number[f"{prefix}result"])
+    if activation == "ReLU":
+        inner = number["feed_given"] @ number["feed_w_1"] + number.get("feed_b_1", 0)
+        close(np.maximum(inner, 0), number["feed_hidden"])
+    out = number["feed_hidden"] @ number["feed_w_2"] + number.get("feed_b_2", 0)
+    close(out, number["feed_change"])
 
 
 @pytest.mark.parametrize(
@@ -171,9 +197,9 @@ def test_what_is_not_there_is_refused_with_what_is():
     with pytest.raises(InputError, match="does not know"):
         show("steps", model=TINY, text="Thinking Machines")
     with pytest.raises(
-        InputError, match="step: got 13, expected 1 to 12, or one of x, q, k, v, scores"
+        InputError, match="step: got 18, expected 1 to 17, or one of x, q, k, v, scores"
     ):
-        show("steps", model=TINY, step=13)
+        show("steps", model=TINY, step=18)
 
 
 def test_a_word_may_be_named_by_its_number_and_is_the_last_by_default():
@@ -195,7 +221,7 @@ def test_the_default_is_the_first_of_the_shelf_that_can_read_the_text():
 def test_the_page_is_complete_in_itself_and_has_every_step(tmp_path):
     drawing = show("steps", tmp_path / "steps.html", model=TINY, text=SENTENCE, step="scores")
     page = (tmp_path / "steps.html").read_text()
-    assert page.count('<section class="slide"') == 12
+    assert page.count('<section class="slide"') == 17  # 12 of attention, 5 of the rest of the block
     assert 'data-start="5"' in page
     assert not re.search(r"(src|href)=.?https?:|url\(", page)
     assert "default-src 'none'" in page
@@ -208,18 +234,25 @@ def test_long_texts_fit_one_screen():
     text = "The animal didn't cross the street because it was too tired."
     _, steps = numbers_of(translator(), text, "cross", 1)
     for scene in scenes_of(steps):
-        assert len(scene.rows) <= max(MOST_WORDS + 1, MOST_HEADS)
+        assert len(scene.rows) <= MOST_WORDS + 2
+    recorded = steps.weights[steps.row]
+    scene = next(scene for scene in scenes_of(steps) if scene.key == "weights")
+    shown = [float(row.number) for row in scene.rows]
+    assert "others" in scene.rows[-1].label
+    assert len(shown) < len(recorded)
+    assert sum(shown) == pytest.approx(1, abs=0.005)  # the sum of what is seen
 
 
 @pytest.mark.slow
 def test_pictures_are_written_as_their_ending_says(tmp_path):
     drawing = show("steps", model=TINY, text=SENTENCE)
     png = drawing.save(tmp_path / "steps.png").read_bytes()
-    assert tuple(np.frombuffer(png[16:24], ">u4")) == (2560, 1080)
+    width, height = np.frombuffer(png[16:24], ">u4")
+    assert (width, (height - 1) // 720) == (1280, 17)
     ET.parse(drawing.save(tmp_path / "steps.svg"))
     pdf = drawing.save(tmp_path / "steps.pdf").read_bytes()
     assert pdf.startswith(b"%PDF")
-    assert len(re.findall(rb"/Type /Page\b", pdf)) == 12
+    assert len(re.findall(rb"/Type /Page\b", pdf)) == 17
     numbers = json.loads(drawing.save(tmp_path / "steps.json").read_text())
     assert numbers == drawing.numbers
     eighth = show("steps", tmp_path / "one.png", model=TINY, text=SENTENCE, step=8)
