@@ -597,6 +597,12 @@ _FIGURES = {
         },
         measured=True,
     ),
+    "architecture": Figure(
+        title="A model as a diagram: layers, sub-layers and their parameters",
+        lectures=("5.4",),
+        own="model=: a size, a recipe, a run, or a folder of any family",
+        options={"model": Option("base", "what `regard plan` takes: base, gpt2, a recipe, a run")},
+    ),
     "loss": Figure(
         title="The loss as a picture: the model's distribution beside its target",
         lectures=("5.5b",),

@@ -1,4 +1,5 @@
 from regard.cost.plan import PAPER_TRAINING as PAPER_TRAINING
+from regard.cost.plan import Plan as Plan
 from regard.cost.plan import paper_training_flops as paper_training_flops
 from regard.cost.sizes import PUBLISHED_MODELS as PUBLISHED_MODELS
 from regard.cost.sizes import SIZE_COLUMNS as SIZE_COLUMNS

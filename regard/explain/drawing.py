@@ -200,7 +200,7 @@ class Board:
             end = self.sheet.paragraph((EDGE, 14), self.title, width, TITLE, weight="bold")
             self.top = end + 10
             height = lines_height(self.limits, width, TEXT) if self.limits else 0.0
-            start = HEIGHT - 8 - height
+            start = HEIGHT - 12 - height
             self.sheet.paragraph((EDGE, start), self.limits, width, colour=MUTED)
             height = lines_height(self.caption, width, TEXT)
             self.sheet.paragraph((EDGE, start - 4 - height), self.caption, width)

@@ -1,0 +1,33 @@
+"""Opposite numbers of figures that are drawn from one model: its diagram, and its steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _steps(weights: list[float]) -> dict[str, Any]:
+    """The numbers of `steps` for the second of two words with these weights."""
+    return {
+        "model": "m", "text": "a b", "layer": "encoder.0.self", "head": 0, "word": "b", "row": 1,
+        "key_tokens": ["a", "b"], "weights": [[1, 0], weights], "mask": [[True, True]] * 2,
+        "note": "" if weights[0] < 0.6 else "Two times “b”.",
+    }  # fmt: skip
+
+
+OPPOSITES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "architecture": (
+        {
+            "model": "m",
+            "sides": {"encoder": {"count": 6, "unit": "layer"}, "decoder": {"count": 6, "unit": "layer"}},
+            "groups": {"the feed-forward": 60, "attention": 40},
+            "total": 100,
+        },
+        {
+            "model": "m",
+            "sides": {"decoder": {"count": 12, "unit": "layer"}},
+            "groups": {"embeddings and output": 45, "attention": 30, "the feed-forward": 25},
+            "total": 100,
+        },
+    ),
+    "steps": (_steps([0.9, 0.1]), _steps([0.52, 0.48])),
+}  # fmt: skip
