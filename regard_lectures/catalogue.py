@@ -601,7 +601,10 @@ _FIGURES = {
         title="A model as a diagram: layers, sub-layers and their parameters",
         lectures=("5.4",),
         own="model=: a size, a recipe, a run, or a folder of any family",
-        options={"model": Option("base", "what `regard plan` takes: base, gpt2, a recipe, a run")},
+        options={
+            "model": Option("base", "what `regard plan` takes: base, gpt2, a recipe, a run"),
+            "change": Option("", "settings to change, such as model.attention=none"),
+        },
     ),
     "loss": Figure(
         title="The loss as a picture: the model's distribution beside its target",

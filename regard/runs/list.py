@@ -99,10 +99,16 @@ def shelf_rows(names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
 def _family_and_verbs(entry: Traversable) -> tuple[str, list[str]]:
     """The family of a model in a checkpoint folder, and the commands that work with it."""
     with as_file(entry) as folder:
-        recipe = recipes.load(folder / RECIPE)
+        recipe = _stored_recipe(folder / RECIPE)
         processor = Processor.from_json(read_tokenizer(folder))
     verbs = (verb for verb, _ in verbs_of(recipe.task, recipe.model, processor))
     return recipe.model.family, [*verbs, *READERS[recipe.model.reads].commands]
+
+
+def _stored_recipe(path: Path) -> recipes.Recipe:
+    """The recipe that a model was trained with; its version is of no interest in a list."""
+    _, text = recipes.find_text(str(path))
+    return recipes.from_text(text, str(path))
 
 
 def _first_score(entry: Traversable) -> dict[str, Any] | None:
@@ -167,7 +173,7 @@ def facts_of(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
     files = [file for file in newest[0].iterdir() if not file.name.startswith("training.")]
     facts = {**row, "bytes": sum(file.stat().st_size for file in files if file.is_file())}
     try:
-        recipe = recipes.load(newest[0] / RECIPE)
+        recipe = _stored_recipe(newest[0] / RECIPE)
         facts |= {"task": recipe.task, "model": recipe.model.family}
         layers = [f"{count} {stack} layers" for stack, count in recipe.model.stacks.items()]
         facts["sizes"] = ", ".join([*layers, recipe.model.summary])

@@ -199,24 +199,24 @@ def words_architecture(numbers: Mapping[str, Any]) -> Words:
         for name, side in numbers["sides"].items()
     ]
     total, groups = numbers["total"], numbers["groups"]
-    shares = [f"{group} {count / total:.0%}" for group, count in groups.items()]
+    shares = [f"{group} ({count / total:.0%})" for group, count in groups.items()]
     first = next(iter(groups))
     most = "Most parameters are" if groups[first] > total / 2 else "The most parameters are"
-    caption = f"{most} in {shares[0]}" + (
-        f"; then {', '.join(shares[1:3])}." if shares[1:] else "."
-    )
-    if set(numbers["sides"]) == {"encoder", "decoder"}:
+    then = f"; then {', '.join(shares[1:3])}" if shares[1:] else ""
+    caption = f"{most} in {shares[0]}{then}."
+    parts = numbers["sides"].get("decoder", {"parts": []})["parts"]
+    if any(part.startswith("cross-attention") for part in parts):
         caption += " Every decoder layer reads the top of the encoder, not the layer beside it."
     title = f"{numbers['model']}: {' and '.join(sides)}, {short(total)} parameters"
     return Words(title, caption)
 
 
-def architecture(model: str) -> Drawing:
+def architecture(model: str, change: str) -> Drawing:
     """Draw the parts of a model from input to output, with their parameters."""
-    cost = plan(model, flops=1e12)
+    cost = plan(model, change.split(), flops=1e12)
     columns = columns_of(cost)
     numbers: dict[str, Any] = {
-        "model": model,
+        "model": f"{model} {change}".strip(),
         "family": cost.recipe.model.family,
         "sides": {
             column.name: {

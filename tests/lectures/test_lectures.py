@@ -49,6 +49,13 @@ def test_every_slide_has_a_title_and_a_command_or_a_reason():
                 assert slide.rows, slide
 
 
+def test_no_slide_is_shown_by_a_table_of_costs_alone():
+    for deck in index.decks().values():
+        for slide in deck.slides:
+            verbs = {command.split()[1] for command in slide.commands}
+            assert verbs != {"plan"}, slide
+
+
 def test_every_row_that_a_slide_names_is_in_the_ledger():
     rows = set(
         re.findall(r"^\| (\d+\.\d+[a-z]?) \|", (ROOT / "docs/lectures.md").read_text(), re.M)

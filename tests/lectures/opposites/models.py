@@ -18,13 +18,16 @@ OPPOSITES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "architecture": (
         {
             "model": "m",
-            "sides": {"encoder": {"count": 6, "unit": "layer"}, "decoder": {"count": 6, "unit": "layer"}},
+            "sides": {
+                "encoder": {"count": 6, "unit": "layer", "parts": []},
+                "decoder": {"count": 6, "unit": "layer", "parts": ["cross-attention, 8 × 64"]},
+            },
             "groups": {"the feed-forward": 60, "attention": 40},
             "total": 100,
         },
         {
             "model": "m",
-            "sides": {"decoder": {"count": 12, "unit": "layer"}},
+            "sides": {"decoder": {"count": 12, "unit": "layer", "parts": []}},
             "groups": {"embeddings and output": 45, "attention": 30, "the feed-forward": 25},
             "total": 100,
         },
