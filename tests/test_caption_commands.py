@@ -210,7 +210,7 @@ def test_look_draws_a_map_of_the_image_for_every_word(regard, run, image, tmp_pa
     for name in ("look.png", "look.html", "look.svg"):
         result = regard("look", str(run), image, "-o", name, "--target", caption)
         assert (result.code, result.out) == (0, f"{caption}\n"), result.err
-        assert "shows decoder layer 1" in result.err
+        assert "shows decoder layer 0" in result.err
     with Image.open(tmp_path / "look.png") as drawn:
         assert drawn.size == (1280, 720)
     page, drawing = ((tmp_path / f"look.{end}").read_text() for end in ("html", "svg"))

@@ -70,7 +70,7 @@ def look(
     fill: Annotated[
         str, Option(help="What hides a patch: mean (colour of the image) or blur.")
     ] = "mean",
-    draws: Annotated[int, Option(help="How many random choices of other patches to hide.")] = 5,
+    draws: Annotated[int, Option(help="How many random choices of other patches to hide.")] = 20,
     seed: Annotated[int, Option(help="Random seed of these choices.", min=0)] = 0,
     original: Annotated[
         bool, Option("--original", help="Show an image as it was, not as the model reads it.")

@@ -7,6 +7,7 @@ linearly, so that equal steps of weight look equal, also in print and to colour-
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,13 +74,37 @@ def sequential(*, dark: bool = False) -> Colours:
     return oklch_to_rgb(0.985 - 0.705 * t, 0.004 + 0.125 * np.sin(np.pi * t * 0.78), 205 + 67 * t)
 
 
-def warm() -> Colours:
-    """The scale for weights over an image, from white to orange: (256, 3).
+HUES = (50.0, 255.0, 150.0, 340.0)
+"""Hues in degrees for weights over an image: orange, blue, green, pink; earlier ones first."""
+
+
+def over_image(pixels: Colours) -> Colours:
+    """The scale for weights over an image, from white to the hue that the image has least of.
 
     Its last colour can be told from black and from white, so that it shows over any image.
+
+    Args:
+        pixels: (channels, height, width) The image, 0 to 1; a grey one gets orange.
+
+    Returns:
+        (256, 3)
     """
+    colours = pixels.reshape(len(pixels), -1).T.astype(float)  # (pixels, channels)
+    _, a, b = rgb_to_oklab(colours[:, :3] if colours.shape[1] >= 3 else colours[:, [0, 0, 0]]).T
+    angle, chroma = np.arctan2(b, a), np.hypot(a, b)
+    used = [
+        float((chroma * np.maximum(0.0, np.cos(angle - math.radians(hue)))).mean()) for hue in HUES
+    ]
+    least = min(range(len(HUES)), key=lambda index: (round(used[index], 3), index))
     t = np.linspace(0.0, 1.0, STEPS)
-    return oklch_to_rgb(1.0 - 0.34 * t, 0.19 * t, 50 + 0 * t)
+    return oklch_to_rgb(1.0 - 0.34 * t, 0.19 * t, HUES[least] + 0 * t)
+
+
+def rgb_to_oklab(colours: Colours) -> Colours:
+    """Convert sRGB in 0 to 1 (…, 3) to OKLab: lightness, a, b (…, 3)."""
+    clipped = np.clip(colours, 0.0, 1.0)
+    linear = np.where(clipped <= 0.04045, clipped / 12.92, ((clipped + 0.055) / 1.055) ** 2.4)
+    return np.cbrt(linear @ np.linalg.inv(LMS_TO_RGB).T) @ np.linalg.inv(OKLAB_TO_LMS).T
 
 
 def diverging() -> Colours:

@@ -128,7 +128,7 @@ def write_page(compared: ComparedModels, texts: Sequence[str] = ()) -> Path:
     translations, drawing = compared.translations(texts), draw(compared)
     looks, without = looks_at(compared.pipelines, texts[0])
     sections: list[Section] = [
-        Picture(render(drawing.figure, ".svg").decode(), drawing.caption),
+        Picture(render(drawing.figure, ".svg").decode(), alt=drawing.caption),
         Table(COLUMNS, table_rows(compared), "Measured in the same way, on this machine."),
     ]
     for index, text in enumerate(texts):

@@ -24,6 +24,7 @@ from matplotlib.lines import Line2D
 
 from regard.draw.cells import Scale, hatch_negative, label
 from regard.draw.colours import INK, MUTED, LineStyle
+from regard.draw.labels import ordinal
 from regard.draw.sheet import (
     HEIGHT,
     LEADING,
@@ -123,7 +124,7 @@ class Drawing:
     def _page(self) -> str:
         rows = [(name.replace("_", " "), _as_text(value)) for name, value in self.numbers.items()]
         sections: list[Section] = [
-            Picture(render(self.figure, ".svg").decode(), self.caption),
+            Picture(render(self.figure, ".svg").decode(), alt=self.caption),
             *[Prose(text) for text in (self.limits, self.details) if text],
             *self.tables,
             Table(("what", "value"), rows, "The numbers in the picture."),
@@ -402,13 +403,9 @@ def _left_out(row_step: int, column_step: int) -> str:
         ('every 2nd column named', 'every 3rd named')
     """
     if row_step == column_step:
-        return f"every {_ordinal(row_step)} named" if row_step > 1 else ""
+        return f"every {ordinal(row_step)} named" if row_step > 1 else ""
     steps = (("row", row_step), ("column", column_step))
-    return ", ".join(f"every {_ordinal(step)} {side} named" for side, step in steps if step > 1)
-
-
-def _ordinal(number: int) -> str:
-    return f"{number}{ {2: 'nd', 3: 'rd'}.get(number, 'th') }"
+    return ", ".join(f"every {ordinal(step)} {side} named" for side, step in steps if step > 1)
 
 
 def _label_step(labels: Sequence[str], space_ratio: float) -> int:

@@ -109,7 +109,7 @@ class Viewer {
     find("layer").value = this.layer.site;
     const heads = this.layer.heads > 1 ? [...Array(this.layer.heads).keys()] : [];
     if (this.state.head !== null && !heads.includes(this.state.head)) this.state.head = null;
-    const name = (one) => `${one + 1}${this.layer.out.has(one) ? " (out)" : ""}`;
+    const name = (one) => `${one}${this.layer.out.has(one) ? " (out)" : ""}`;
     find("head").replaceChildren(option("", "mean"), ...heads.map((one) => option(one, name(one))));
     find("head").value = this.state.head ?? "";
     find("class").textContent = data.row === null ? "Mean of patches" : data.names[data.row];
@@ -215,7 +215,7 @@ class Viewer {
   say(row, most, original) {
     const { state, layer } = this;
     const who = state.row === null ? "The mean patch" : state.row < data.first ? data.names[state.row] : `Patch ${data.names[state.row]}`;
-    const head = layer.site === "rollout" ? "" : layer.heads === 1 || state.head === null ? ", mean of heads" : `, head ${state.head + 1}`;
+    const head = layer.site === "rollout" ? "" : layer.heads === 1 || state.head === null ? ", mean of heads" : `, head ${state.head}`;
     const patches = row.subarray(data.first);
     const best = patches.indexOf(most);
     const rest = data.first ? ` ${Math.round(100 * row.subarray(0, data.first).reduce((sum, value) => sum + value, 0))}% of the weight stays with ${data.names.slice(0, data.first).join(", ")}.` : "";
@@ -235,7 +235,7 @@ class Viewer {
     const context = prepare(canvas, room, top + this.layers.length * line);
     Object.assign(context, { font: FONT, textBaseline: "middle", fillStyle: MUTED });
     const every = Math.ceil(26 / column);
-    for (let place = 0; place < across - 1; place += every) context.fillText(`${place + 1}`, left + place * column + 2, 16);
+    for (let place = 0; place < across - 1; place += every) context.fillText(`${place}`, left + place * column + 2, 16);
     if (across > 1) context.fillText(column < 50 ? "∅" : "mean", left + (across - 1) * column + 2, 16);
     context.fillText("head", 0, 16);
     this.layers.forEach((layer, down) => {

@@ -70,7 +70,7 @@ class LookSelection:
         else:
             site, count = self.map.site, self.map.heads
             heads = "its one head" if count == 1 else f"mean over {count} heads"
-        return in_words(site, heads if self.head is None else f"head {self.head + 1}")
+        return in_words(site, heads if self.head is None else f"head {self.head}")
 
     @property
     def short(self) -> str:

@@ -1,12 +1,14 @@
 """Names of layers and heads: `decoder.1.cross.7` in options, and a phrase for pictures.
 
-Option names count from 0; phrases count from 1.
+Both count from 0, as checkpoints and other tools do.
 """
 
 from __future__ import annotations
 
 import re
 
+COUNTED = "Layers and heads count from 0"
+"""Said once on each picture and page that names a layer or a head."""
 _NAME = re.compile(r"([a-z_]+)\.(\d+)(?:-(\d+))?\.([a-z_]+)(?:\.(\d+))?")
 
 
@@ -19,16 +21,16 @@ def in_words(name: str, heads: str = "") -> str:
 
     Example:
         >>> in_words("decoder.1.cross.7"), in_words("encoder.0.self")
-        ('decoder layer 2, head 8 (cross)', 'encoder layer 1 (self)')
+        ('decoder layer 1, head 7 (cross)', 'encoder layer 0 (self)')
         >>> in_words("decoder.0-2.cross", "all heads")
-        'decoder layers 1-3, all heads (cross)'
+        'decoder layers 0-2, all heads (cross)'
     """
     match = _NAME.fullmatch(name)
     if match is None:
         return f"{name}, {heads}" if heads else name
     stack, first, last, kind, head = match.groups()
-    layers = f"layer {int(first) + 1}"
+    layers = f"layer {first}"
     if last is not None and last != first:
-        layers = f"layers {int(first) + 1}-{int(last) + 1}"
-    phrase = heads if head is None else f"head {int(head) + 1}"
+        layers = f"layers {first}-{last}"
+    phrase = heads if head is None else f"head {head}"
     return f"{stack} {layers}{f', {phrase}' if phrase else ''} ({kind.replace('_', '-')})"

@@ -59,10 +59,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG (bytes) or an SVG (text), embedded in the page."""
+    """A PNG (bytes) or an SVG (text), embedded in the page.
+
+    Attributes:
+        content: The picture.
+        caption: The text below it; empty if the picture itself has one.
+        alt: What it shows, for those who cannot see it; by default the caption.
+    """
 
     content: bytes | str
     caption: str = ""
+    alt: str = ""
 
 
 @dataclass(frozen=True)
@@ -219,15 +226,14 @@ def _write_table(table: Table) -> str:
 
 
 def _write_picture(picture: Picture) -> str:
-    caption = escaped(picture.caption)
+    alt = escaped(picture.alt or picture.caption)
     if isinstance(picture.content, str):
-        content = _inline_svg(picture.content, caption)
+        content = _inline_svg(picture.content, alt)
     else:
         data = base64.b64encode(picture.content).decode()
-        content = f'<img src="data:image/png;base64,{data}" alt="{caption}">'
-    return (
-        f'<figure class="picture"><div>{content}</div><figcaption>{caption}</figcaption></figure>'
-    )
+        content = f'<img src="data:image/png;base64,{data}" alt="{alt}">'
+    caption = f"<figcaption>{escaped(picture.caption)}</figcaption>" if picture.caption else ""
+    return f'<figure class="picture"><div>{content}</div>{caption}</figure>'
 
 
 def _inline_svg(svg: str, caption: str) -> str:

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from regard.draw.cells import COLUMN, ROW, Scale, label, paint, round_up, scale_for, signed_scale
 from regard.draw.colours import ACCENT, MUTED
 from regard.draw.frame import EDGE, Texts, framed_sheet
-from regard.draw.labels import Weights, visible
+from regard.draw.labels import Weights, ordinal, visible
 from regard.draw.sheet import (
     LEADING,
     SMALLEST,
@@ -36,13 +37,15 @@ from regard.draw.sheet import (
 from regard.explain.images.hiding import HiddenPatches
 from regard.explain.look import IMAGE_KINDS, Comparison, Look, LookSelection, PictureKind
 from regard.explain.maps import AttentionMap, mean_by_offset
-from regard.explain.names import in_words
+from regard.explain.names import COUNTED, in_words
 
 __all__ = ["Scale", "draw", "draw_comparison", "render"]
 
 GAP = 24  # pixels between panels
 LINES, BARS = 380, 300  # pixels: the widths of the lines and of the bars in the picture of a word
 WINDOW = 8  # the largest distance in the picture of positions, in words
+MOST_TITLED = 4  # layers of a grid whose squares have titles; of more, only the edges have
+LONGEST_WORD = 100  # pixels: the widest word beside the squares of a grid
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ def draw_comparison(
         shift = signed_scale(reach, "difference")
         panels.append(Panel(change, first.queries, first.keys, shift, shift.name, named_rows=False))
         note = "blue: more weight after; orange or hatched: less."
-    caption = f"{before.name}: {names[0]} and {names[1]}; {note}"
+    caption = f"{before.name}: {names[0]} and {names[1]}; {note} {COUNTED}."
     facts = [*_orientation(comparison.before, first), *facts_of(comparison.after, before)]
     medium = Medium(paper=paper, details=details)
     texts = Texts(comparison.before.title, _capital(caption), " ".join(facts), medium)
@@ -151,7 +154,7 @@ def draw_moments(moments: Sequence[tuple[str, Look]]) -> Figure:
 
 
 def _draw_matrix(look: Look, choice: LookSelection, medium: Medium) -> Figure:
-    values = look.matrix(choice.map, choice.head)
+    values = _drawn_matrix(look, choice.map, choice.head)
     panel = Panel(values, choice.map.queries, choice.map.keys, scale_for(values))
     details = " ".join([*_orientation(look, choice.map), *facts_of(look, choice)])
     return _draw_panels([panel], Texts(look.title, _caption(look, choice), details, medium))
@@ -195,28 +198,116 @@ def _draw_grid(look: Look, choice: LookSelection, medium: Medium) -> Figure:
         *_orientation(look, choice.map),
         *facts_of(look, choice),
     ]
-    texts = Texts(look.title, _caption(look, choice), " ".join(facts), medium)
-    frame = framed_sheet(texts, [scale])
-    gap = 10
-    width = (WIDTH - 2 * EDGE - (columns - 1) * gap) / columns
-    height = (frame.height - (rows - 1) * gap) / rows
-    has_room = width >= text_width("layer 12, head 12", TEXT) and height > 3 * TEXT
-    size = TEXT if has_room else SMALLEST
+    if rows > MOST_TITLED:
+        return _draw_small_grid(look, choice, Texts(look.title, "", " ".join(facts), medium), scale)
+    gap, size = 10, TEXT
+    words = _Edge.of(choice.map.queries), _Edge.of(choice.map.keys)
+    # the sheet has about 500 pixels below title and scale; each line of squares has a heading
+    steps = (
+        words[0].step((500 - words[1].depth) / rows - LEADING * size - gap),
+        words[1].step((WIDTH - 2 * EDGE - words[0].depth) / columns - gap),
+    )
+    caption = f"{_caption(look, choice)} {_steps_sentence(steps[1], steps[0])}".strip()
+    frame = framed_sheet(Texts(look.title, caption, " ".join(facts), medium), [scale])
+    margin, below = words[0].depth, words[1].depth
+    width = (WIDTH - 2 * EDGE - margin - (columns - 1) * gap) / columns
+    height = (frame.height - below - (rows - 1) * gap) / rows
     for row, attention_map in enumerate(choice.maps):
         for column, head in enumerate(_drawn_heads(attention_map, choice)):
-            left = EDGE + column * (width + gap)
+            left = EDGE + margin + column * (width + gap)
             top = frame.top + row * (height + gap) + LEADING * size
             name = _head_name(look, attention_map, head)
             is_out = head in look.knocked_out_in(attention_map)
             if text_width(name, size) > width:
-                name = f"L{attention_map.layer + 1} H{head + 1}{' out' if is_out else ''}"
+                name = f"L{attention_map.layer} H{head}{' out' if is_out else ''}"
             axes = frame.sheet.axes(left, top, width, max(height - LEADING * size, 8))
-            paint(axes, look.matrix(attention_map, head), scale)
+            paint(axes, _drawn_matrix(look, attention_map, head), scale)
+            if column == 0:
+                words[0].write(axes, "y", steps[0], size)
+            if row == rows - 1:
+                words[1].write(axes, "x", steps[1], size)
             axes.text(
                 0, 1.0, name, transform=axes.transAxes, va="bottom", fontsize=points(size),
                 color=ACCENT if is_out else MUTED,
             )  # fmt: skip
     return frame.sheet.figure
+
+
+def _draw_small_grid(look: Look, choice: LookSelection, texts: Texts, scale: Scale) -> Figure:
+    """Squares of many layers: heads and layers are named at the edges, words in the caption."""
+    heads = _drawn_heads(max(choice.maps, key=lambda m: m.heads), choice)
+    rows, columns, gap = len(choice.maps), len(heads), 6
+    sides = [
+        f"{side} “{visible(words[0])}” to “{visible(words[-1])}”"
+        for side, words in (("rows", choice.map.queries), ("columns", choice.map.keys))
+    ]
+    out = ", ".join(look.knocked_out)
+    caption = (
+        f"{_capital(choice.name)}: a square for each, {', '.join(sides)}"
+        f"{'; grey: masked' if choice.map.stack == 'decoder.self' else ''}"
+        f"{f'; out: {out}' if out else ''}. {COUNTED}."
+    )
+    frame = framed_sheet(replace(texts, caption=caption), [scale])
+    margin, head_line = text_width("layer 00", TEXT) + 12, LEADING * TEXT
+    width = (WIDTH - 2 * EDGE - margin - (columns - 1) * gap) / columns
+    height = (frame.height - head_line - (rows - 1) * gap) / rows
+    layer_step = math.ceil(ROW / (height + gap))
+    frame.sheet.text((EDGE, frame.top), "head", colour=MUTED)
+    for row, attention_map in enumerate(choice.maps):
+        top = frame.top + head_line + row * (height + gap)
+        if row % layer_step == 0:
+            point = (EDGE, top + height / 2)
+            name = f"layer {attention_map.layer}"
+            frame.sheet.text(point, name, colour=MUTED, align="left center")
+        for column, head in enumerate(_drawn_heads(attention_map, choice)):
+            left = EDGE + margin + column * (width + gap)
+            if row == 0:
+                frame.sheet.text((left, frame.top), str(head), colour=MUTED)
+            axes = frame.sheet.axes(left, top, width, height)
+            paint(axes, _drawn_matrix(look, attention_map, head), scale)
+    return frame.sheet.figure
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """The words along one side of the squares of a grid.
+
+    Attributes:
+        words: The words, those that are too long cut.
+        depth: The pixels that the widest of them takes.
+    """
+
+    words: tuple[str, ...]
+    depth: float
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> _Edge:
+        """The words with their widths; call it inside `style()` only."""
+        short = tuple(shorten(visible(word), LONGEST_WORD, TEXT) for word in words)
+        return cls(short, max(text_width(word, TEXT) for word in short) + 8)
+
+    def step(self, length: float) -> int:
+        """The n such that every n-th word fits along a side of this length, in pixels."""
+        return max(1, math.ceil(1.15 * TEXT * len(self.words) / max(length, 1.0)))
+
+    def write(self, axes: Axes, side: str, step: int, size: float) -> None:
+        """Write every n-th word at the left (`y`) or, rotated, below (`x`)."""
+        ticks, words = np.arange(0, len(self.words), step) + 0.5, self.words[::step]
+        axes.tick_params(length=0)
+        if side == "y":
+            axes.set_yticks(ticks, words, fontsize=points(size))
+        else:
+            axes.set_xticks(ticks, words, fontsize=points(size), rotation=90)
+
+
+def _drawn_matrix(look: Look, attention_map: AttentionMap, head: int | None) -> Weights:
+    """The weights of a head, with NaN, which is drawn grey, where a decoder's mask forbids them."""
+    values = look.matrix(attention_map, head)
+    if attention_map.stack != "decoder.self":
+        return values
+    queries, keys = values.shape
+    allowed = np.tri(queries, keys, keys - queries, dtype=bool)
+    return np.where(allowed, values, np.nan)
 
 
 def _draw_word(look: Look, choice: LookSelection, medium: Medium) -> Figure:
@@ -229,10 +320,11 @@ def _draw_word(look: Look, choice: LookSelection, medium: Medium) -> Figure:
     query = visible(queries[row])
     caption = f"Weights of “{query}”, {choice.name}: thicker lines for larger weights"
     details = " ".join([*facts, *facts_of(look, choice)])
-    texts = Texts(look.title, caption + _knocked_out_clause(look, choice) + ".", details, medium)
+    caption += f"{_knocked_out_clause(look, choice)}. {COUNTED}."
+    texts = Texts(look.title, caption, details, medium)
     frame = framed_sheet(texts, [])
     sheet, longest = frame.sheet, max(len(queries), len(keys))
-    size = _font_size(longest)
+    size = TEXT
     pitch = min(frame.height / longest, 52)
     label_step = math.ceil(round(ROW / pitch, 6))
     left_words, right_words = (
@@ -313,13 +405,20 @@ def _draw_bars(
             axes.text(end, y, f"{weight:.2f}", va="center", fontsize=points(SMALLEST))
 
 
-def _draw_panels(panels: Sequence[Panel], texts: Texts) -> Figure:
-    """Draw matrices side by side, as large as fits; labels that would overlap are thinned out."""
+def _draw_panels(panels: Sequence[Panel], texts: Texts, left_out: str = "") -> Figure:
+    """Draw matrices side by side, as large as fits; labels that would overlap are thinned out.
+
+    Args:
+        panels: The matrices.
+        texts: Title, caption and details.
+        left_out: Which labels are thinned out, in words; the caption says so.
+    """
     rows = max(len(panel.rows) for panel in panels)
     columns = max(len(panel.columns) for panel in panels)
-    size = _font_size(max(rows, columns * len(panels)))
+    size = TEXT
     scales = list({panel.scale.name: panel.scale for panel in panels}.values())
-    frame = framed_sheet(texts, scales)
+    said = f"{texts.caption} {left_out}".strip()
+    frame = framed_sheet(replace(texts, caption=said), scales)
     labels = [[shorten(visible(r), 230, size) for r in p.rows] for p in panels]
     margins = [
         max(text_width(name, size) for name in names) + 10 if panel.named_rows else 0.0
@@ -335,6 +434,8 @@ def _draw_panels(panels: Sequence[Panel], texts: Texts) -> Figure:
     row = min((frame.height - above) / rows, 96)
 
     steps = math.ceil(round(COLUMN / column, 6)), math.ceil(round(ROW / row, 6))
+    if max(steps) > 1 and not left_out:  # once more, with the sentence that says so
+        return _draw_panels(panels, texts, _steps_sentence(*steps))
     total = fixed + len(panels) * (columns * column + layout.right_gap)
     top = frame.top + (frame.height - above - rows * row) / 2 + above
     left = EDGE + max(0.0, WIDTH - total) / 2
@@ -351,8 +452,16 @@ def _draw_panels(panels: Sequence[Panel], texts: Texts) -> Figure:
     return frame.sheet.figure
 
 
-def _font_size(words: int) -> int:
-    return TEXT - 2 if words <= 12 else SMALLEST + 2 if words <= 20 else SMALLEST
+def _steps_sentence(column_step: int, row_step: int) -> str:
+    """A sentence that says which labels are drawn; empty if all are.
+
+    Example:
+        >>> _steps_sentence(3, 1), _steps_sentence(3, 2)
+        ('Every 3rd column is named.', 'Every 2nd row and every 3rd column is named.')
+    """
+    steps = (("row", row_step), ("column", column_step))
+    named = " and ".join(f"every {ordinal(step)} {side}" for side, step in steps if step > 1)
+    return f"{named.capitalize()} is named." if named else ""
 
 
 def _place_columns(panels: Sequence[Panel], width: float, size: float, tallest: float) -> Columns:
@@ -385,8 +494,10 @@ def _place_columns(panels: Sequence[Panel], width: float, size: float, tallest: 
 def _caption(look: Look, choice: LookSelection) -> str:
     """The caption: layer, head, and what rows and columns are."""
     rows, columns = look.orientation(choice.map)
-    text = f"{choice.name}: rows are {rows}, columns {columns}{_knocked_out_clause(look, choice)}."
-    return _capital(text)
+    masked = "; grey: masked" if choice.map.stack == "decoder.self" else ""
+    clauses = f"{masked}{_knocked_out_clause(look, choice)}"
+    text = f"{choice.name}: rows are {rows}, columns {columns}{clauses}."
+    return f"{_capital(text)} {COUNTED}."
 
 
 def _capital(text: str) -> str:
@@ -430,7 +541,7 @@ def _drawn_heads(attention_map: AttentionMap, choice: LookSelection) -> list[int
 
 def _head_name(look: Look, attention_map: AttentionMap, head: int) -> str:
     out = " (out)" if f"{attention_map.site}.{head}" in look.knocked_out else ""
-    return f"layer {attention_map.layer + 1}, head {head + 1}{out}"
+    return f"layer {attention_map.layer}, head {head}{out}"
 
 
 DRAWINGS: dict[PictureKind, Callable[[Look, LookSelection, Medium], Figure]] = {

@@ -74,7 +74,7 @@ def draw_heads(heads: Sequence[ImageHeadSummary], over: str) -> Figure:
         heads: The summaries of all heads.
         over: The data they were computed on, such as `100 images`.
     """
-    layers = np.array([int(head.head.split(".")[1]) + 1 for head in heads])
+    layers = np.array([int(head.head.split(".")[1]) for head in heads])
     distance = np.array([head.distance for head in heads])
     effect = np.array([head.effect for head in heads])
     costliest = heads[int(effect.argmax())]
@@ -90,15 +90,16 @@ def draw_heads(heads: Sequence[ImageHeadSummary], over: str) -> Figure:
     axes = _panel(frame, 0, "mean attention distance, in pixels", "layer")
     axes.plot(layers, distance, "o", color=BLUE, markersize=9, alpha=0.8)
     deepest = int(layers.max())
-    axes.set_xticks(range(1, deepest + 1, -(-deepest // 12)))
-    axes.set_xlim(0.5, deepest + 0.5)
+    axes.set_xticks(range(0, deepest + 1, -(-(deepest + 1) // 12)))
+    axes.set_xlim(-0.5, deepest + 0.5)
     axes.set_ylim(0, 1.1 * float(distance.max()) + 1e-9)
     axes = _panel(frame, 1, "rise of the loss without it, in nats", "mean distance, in pixels")
     axes.plot(distance, effect, "s", color=ORANGE, markersize=9, alpha=0.8)
     axes.axhline(0, color=INK, linewidth=1)
     point = (costliest.distance, costliest.effect)
-    axes.annotate(costliest.head, point, xytext=(0, 10), ha="center",
-                  textcoords="offset points", fontsize=points(TEXT - 4))  # fmt: skip
+    is_right = costliest.distance > (float(distance.min()) + float(distance.max())) / 2
+    axes.annotate(costliest.head, point, xytext=(0, 10), ha="right" if is_right else "left",
+                  textcoords="offset points", fontsize=points(TEXT))  # fmt: skip
     low, high = min(0.0, float(effect.min())), float(effect.max())
     axes.set_ylim(low - 0.05 * (high - low) - 1e-9, high + 0.2 * (high - low) + 1e-9)
     spread = 0.15 * (float(np.ptp(distance)) or 1.0)

@@ -39,11 +39,11 @@ function decode(base64, width) {
   return width === 1 ? bytes : new Uint16Array(bytes.buffer); // little-endian, as every browser's host
 }
 
-// A layer or head in words, as people count: decoder.1.cross.7 is decoder layer 2, head 8 (cross).
+// A layer or head in words: decoder.1.cross.7 is decoder layer 1, head 7 (cross).
 function inWords(name, heads, last) {
   const [stack, first, kind, head] = name.split(".");
-  const layers = last === undefined || last === first ? `layer ${Number(first) + 1}` : `layers ${Number(first) + 1}-${Number(last) + 1}`;
-  return `${stack} ${layers}, ${head === undefined ? heads : `head ${Number(head) + 1}`} (${kind})`;
+  const layers = last === undefined || last === first ? `layer ${first}` : `layers ${first}-${last}`;
+  return `${stack} ${layers}, ${head === undefined ? heads : `head ${head}`} (${kind})`;
 }
 
 // One attention layer: numbers are decoded on first use, and one head or the mean is a table.
@@ -79,12 +79,12 @@ class Layer {
 
   isAway(head) { return this.stored === this.heads && (head === null ? this.away.size === this.heads : this.away.has(head)); }
 
-  shortName(head) { return this.stored === 1 ? `layer ${Number(this.number) + 1}` : `layer ${Number(this.number) + 1}, head ${head + 1}`; }
+  shortName(head) { return this.stored === 1 ? `layer ${this.number}` : `layer ${this.number}, head ${head}`; }
 
   headName(head) {
     if (this.heads === 1) return "its one head";
     const rest = this.stored > 1 && this.away.size ? `${this.heads - this.away.size} of ${this.heads}` : this.heads;
-    return head === null || this.stored < this.heads ? `mean over ${rest} heads` : `head ${head + 1}`;
+    return head === null || this.stored < this.heads ? `mean over ${rest} heads` : `head ${head}`;
   }
 }
 
@@ -112,7 +112,7 @@ function distances(layers, narrow) {
       const table = layer.table(head);
       const width = layer.keys.length;
       const alive = layer.queries.map((_, q) => table.subarray(q * width, (q + 1) * width).some((weight) => weight > 0));
-      const name = narrow ? `L${Number(layer.number) + 1} H${head + 1}` : layer.shortName(head);
+      const name = narrow ? `L${layer.number} H${head}` : layer.shortName(head);
       rows.push(name + (layer.isAway(head) ? " (out)" : ""));
       for (const offset of offsets) {
         let sum = 0, count = 0;
@@ -274,11 +274,12 @@ class Viewer {
       this.selects[name].value = value;
     };
     fill("view", Object.entries(VIEWS), state.view);
-    fill("stack", stacks.map((stack) => [stack, STACKS[stack] ?? stack]), layer.stack);
-    fill("site", peers.map((one) => [one.site, Number(one.number) + 1]), layer.site);
+    const alone = stacks.length === 1; // a GPT or a BERT reads one text: it has no source and target
+    fill("stack", stacks.map((stack) => [stack, alone && stack.endsWith(".self") ? "within the text" : STACKS[stack] ?? stack]), layer.stack);
+    fill("site", peers.map((one) => [one.site, one.number]), layer.site);
     const heads = layer.stored === layer.heads && layer.heads > 1 ? [...Array(layer.heads).keys()] : [];
     const out = (head) => (tab.knockedOut.includes(`${layer.site}.${head}`) ? " (out)" : "");
-    fill("head", [["", layer.headName(null)], ...heads.map((head) => [head, `${head + 1}${out(head)}`])], state.head ?? "");
+    fill("head", [["", layer.headName(null)], ...heads.map((head) => [head, `${head}${out(head)}`])], state.head ?? "");
     fill("colours", Object.entries(COLOURS), state.colours);
     const all = state.view === "grid" || state.view === "positions";
     this.selects.site.disabled = this.selects.head.disabled = all;
@@ -621,7 +622,7 @@ class Viewer {
         const out = tab.knockedOut.includes(key);
         const name = layer.shortName(head) + (out ? " (out)" : "");
         Object.assign(context, { font: `${SMALL}px ${FONT}`, textAlign: "left", textBaseline: "middle", fillStyle: out ? ink.accent : ink.muted });
-        const short = context.measureText(name).width > wide ? `L${Number(layer.number) + 1} H${head + 1}${out ? " out" : ""}` : name;
+        const short = context.measureText(name).width > wide ? `L${layer.number} H${head}${out ? " out" : ""}` : name;
         context.fillText(short, x, y + title / 2 - 2);
         context.imageSmoothingEnabled = layer.keys.length > wide || layer.queries.length > tall;
         context.drawImage(this.thumbnails.get(key), x, y + title, wide, tall);

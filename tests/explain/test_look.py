@@ -39,7 +39,7 @@ def test_by_default_the_mean_of_the_cross_layer_with_the_lowest_row_entropy():
     assert (choice.kind, choice.map.site, choice.head) == ("alignment", sharpest.site, None)
     assert choice.map.site == "decoder.1.cross"
     assert (choice.name, choice.short) == (
-        "decoder layer 2, mean over 2 heads (cross)",
+        "decoder layer 1, mean over 2 heads (cross)",
         "decoder.1.cross",
     )
     assert "entropy" in choice.reason
@@ -103,13 +103,13 @@ def test_what_is_not_there_is_refused_with_what_is(arguments, says):
 @pytest.mark.parametrize(
     ("asked", "name", "short"),
     [
-        ({"layer": 1, "head": 0}, "decoder layer 2, head 1 (cross)", "decoder.1.cross.0"),
-        ({"kind": "grid"}, "decoder layers 1-3, all heads (cross)", "decoder.cross"),
-        ({"kind": "grid", "layer": 2}, "decoder layer 3, all heads (cross)", "decoder.2.cross"),
-        ({"kind": "positions"}, "encoder layers 1-3, all heads (self)", "encoder.self"),
+        ({"layer": 1, "head": 0}, "decoder layer 1, head 0 (cross)", "decoder.1.cross.0"),
+        ({"kind": "grid"}, "decoder layers 0-2, all heads (cross)", "decoder.cross"),
+        ({"kind": "grid", "layer": 2}, "decoder layer 2, all heads (cross)", "decoder.2.cross"),
+        ({"kind": "positions"}, "encoder layers 0-2, all heads (self)", "encoder.self"),
     ],
 )
-def test_people_count_from_one_and_the_short_name_can_be_typed(asked, name, short):
+def test_layers_and_heads_count_from_zero_and_the_short_name_can_be_typed(asked, name, short):
     choice = look().choose(**asked)
     assert (choice.name, choice.short) == (name, short)
     again = look().choose(asked.get("kind"), short)

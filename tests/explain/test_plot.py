@@ -78,41 +78,48 @@ def test_uneven_and_longer_inputs_are_legible_too(shape):
 def test_labels_thin_out_where_each_would_be_too_many():
     figure = figure_of(look(words(300), words(250), layers=1, heads=1))
     rows = max(([t.get_text() for t in a.get_yticklabels()] for a in figure.axes), key=len)
-    assert 20 <= len(rows) <= 100
+    assert 12 <= len(rows) <= 100
     check_legible(figure)
 
 
-@pytest.mark.parametrize(("count", "every"), [(20, 1), (40, 2)])
-def test_labels_of_18_pixels_are_every_one_or_every_second_one(count, every):
+@pytest.mark.parametrize(("count", "every", "columns"), [(12, 1, 12), (28, 2, 28)])
+def test_labels_of_24_pixels_are_every_one_or_every_second_one(count, every, columns):
     axes = figure_of(look(words(count))).axes
     maps = max(axes, key=lambda chart: len(chart.get_yticklabels()))
     assert len(maps.get_yticklabels()) == count / every
     assert [t.get_text() for t in maps.get_yticklabels()][1][:3] == words(count)[every][:3]
-    assert len(maps.get_xticklabels()) == count / every
+    assert len(maps.get_xticklabels()) == columns
+    said = " ".join(text.get_text() for text in visible_texts(maps.figure))
+    assert ("Every 2nd row is named." in said) == (every == 2)
 
 
-def test_many_layers_and_heads_have_a_titled_thumbnail_each():
-    figure = figure_of(look(words(5), layers=12, heads=12), "grid")
+@pytest.mark.parametrize("layers", [2, 12])
+def test_many_layers_and_heads_have_a_thumbnail_each_with_its_name(layers):
+    figure = figure_of(look(words(5), layers=layers, heads=12), "grid")
     titles = [t.get_text() for t in visible_texts(figure)]
-    assert {f"L{layer} H{head}" for layer in range(1, 13) for head in range(1, 13)} <= set(titles)
-    check_legible(figure)
+    names = {f"L{layer} H{head}" for layer in range(layers) for head in range(12)}
+    if layers == 12:
+        names = {f"layer {layer}" for layer in range(12)} | {"head", "0", "11"}
+    assert names <= set(titles)
+    assert sum(bool(axes.images or axes.collections) for axes in figure.axes) >= 12 * layers
+    assert problems(figure) == []
 
 
 def test_the_picture_says_what_it_is():
     seen = look(words(5), knocked_out=("decoder.1.cross.0",), note="A note.")
     choice = seen.choose(layer=1, head=0)
     plain = " ".join(t.get_text() for t in visible_texts(draw(seen, choice)))
-    assert "Decoder layer 2, head 1 (cross): rows are the word being written" in plain
+    assert "Decoder layer 1, head 0 (cross): rows are the word being written" in plain
     assert "this head is knocked out" in plain
     assert "Model:" not in plain
     detailed = draw(seen, choice, details=True)
     assert problems(detailed) == []
     said = " ".join(t.get_text() for t in visible_texts(detailed))
     for part in (
-        "A sentence", "decoder layer 2, head 1 (cross)", "attention weight",
+        "A sentence", "decoder layer 1, head 0 (cross)", "attention weight",
         "To type: decoder.1.cross.0.",
         "Rows: the word being written.", "Columns: the English words attended to.",
-        "Knocked out: decoder layer 2, head 1 (cross).", "A note.", "Model: tiny/translate",
+        "Knocked out: decoder layer 1, head 0 (cross).", "A note.", "Model: tiny/translate",
     ):  # fmt: skip
         assert part in said
 

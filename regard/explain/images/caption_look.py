@@ -24,6 +24,7 @@ from regard.runtime.files import write_file
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from regard.draw.cells import Scale
     from regard.draw.sheet import Medium
     from regard.explain.images.hiding import HiddenPatches
     from regard.tasks.trace import ImageGrid
@@ -117,7 +118,7 @@ def draw_words(look: CaptionLook, choice: LookSelection, medium: Medium) -> Figu
         medium: Whether it is for print, and whether details are drawn.
     """
     from regard.draw.cells import scale_for
-    from regard.draw.colours import warm
+    from regard.draw.colours import over_image
     from regard.draw.frame import EDGE, Texts, framed_sheet
     from regard.draw.sheet import LEADING, TEXT, WIDTH, shorten, style
     from regard.explain.plot import facts_of
@@ -129,7 +130,7 @@ def draw_words(look: CaptionLook, choice: LookSelection, medium: Medium) -> Figu
     maps = [over_patches(image, row) for row in weights]  # (rows, columns) each
     labels = ["the image", *(visible(choice.map.queries[word]) for word in words)]
     with style():
-        scale = replace(scale_for(weights[:, image.first :]), colours=warm())
+        scale = replace(scale_for(weights[:, image.first :]), colours=over_image(image.pixels))
         texts = Texts(look.title, _sentence(choice), " ".join(facts_of(look, choice)), medium)
         frame = framed_sheet(texts, [scale])
         head = LEADING * TEXT
@@ -145,7 +146,7 @@ def draw_words(look: CaptionLook, choice: LookSelection, medium: Medium) -> Figu
             axes = frame.sheet.axes(left, top + head, panel[1], panel[0])
             _draw_image(axes, look)
             if number:
-                _draw_weights(axes, maps[number - 1], scale.high)
+                _draw_weights(axes, maps[number - 1], scale)
     return frame.sheet.figure
 
 
@@ -181,14 +182,12 @@ def _draw_image(axes: Any, look: CaptionLook) -> None:
     axes.imshow(pixels, extent=(0, columns, rows, 0), aspect="auto", **grey)
 
 
-def _draw_weights(axes: Any, weights: Weights, high: float) -> None:
+def _draw_weights(axes: Any, weights: Weights, scale: Scale) -> None:
     """Draw a veil over an image, as dense as the weights (rows, columns) are large."""
-    from regard.draw.colours import warm
-
     rows, columns = weights.shape
     veil = np.ones((rows, columns, 4))
-    veil[..., :3] = warm()[-1]
-    veil[..., 3] = DENSEST * np.clip(weights / high, 0, 1)
+    veil[..., :3] = scale.colours[-1]
+    veil[..., 3] = DENSEST * np.clip(weights / scale.high, 0, 1)
     axes.imshow(veil, extent=(0, columns, rows, 0), aspect="auto", interpolation="nearest")
 
 

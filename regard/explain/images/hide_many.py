@@ -75,7 +75,7 @@ class ImageMap:
         """The map in words."""
         if self.through:
             return "attention rollout"
-        heads = "mean over heads" if self.head is None else f"head {self.head + 1}"
+        heads = "mean over heads" if self.head is None else f"head {self.head}"
         return in_words(self.layers[0], heads)
 
 

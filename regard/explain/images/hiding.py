@@ -40,7 +40,7 @@ class Hiding:
 
     share: float = 0.2
     fill: Fill = "mean"
-    draws: int = 5
+    draws: int = 20
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -88,22 +88,65 @@ class HiddenPatches:
         return sum(self.random) / len(self.random)
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """The ends between which 95% of the random draws lie."""
+        low, high = np.quantile(self.random, (0.025, 0.975))
+        return float(low), float(high)
+
+    @property
     def verdict(self) -> str:
         """One sentence: what the test says about the map."""
-        result = (
+        low, high = self.interval
+        return (
             f"Hiding the {self.hidden} of {self.patches} patches looked at most changes "
-            f"P({self.label}) from {self.before:.2f} to {self.most:.2f}, hiding as many others to "
-            f"{self.others:.2f}"
+            f"P({self.label}) from {self.before:.2f} to {self.most:.2f}, as many others to "
+            f"{self.others:.2f} ({low:.2f} to {high:.2f}): "
+            f"{VERDICTS[judge(self.most, self.random)]}."
         )
-        if self.most < min(self.random) - 0.005:
-            return f"{result}: the map passes this test."
-        if self.most < self.others - 0.005:
-            return f"{result}, with some draws as low: weak support for the map."
-        return f"{result}: the map does not show what this answer depends on."
 
     def to_json(self) -> dict[str, Any]:
-        """All values, and the mean of the random draws."""
-        return {**asdict(self), "random": list(self.random), "random_mean": self.others}
+        """All values, the mean and the interval of the random draws, and the verdict."""
+        return {
+            **asdict(self),
+            "random": list(self.random),
+            "random_mean": self.others,
+            "random_interval": list(self.interval),
+            "verdict": judge(self.most, self.random),
+        }
+
+
+Verdict = Literal["holds", "does not hold", "cannot tell"]
+MARGIN = 0.05
+"""The least difference of probabilities, of one image, that counts."""
+VERDICTS: dict[Verdict, str] = {
+    "holds": "the map holds, these patches matter more",
+    "does not hold": "the map does not hold, these patches matter less",
+    "cannot tell": "this image cannot tell whether these patches matter more",
+}
+
+
+def judge(most: float, random: Sequence[float]) -> Verdict:
+    """What hiding the patches that are looked at most says, beside random draws of others.
+
+    Args:
+        most: The probability of the class without the patches that are looked at most.
+        random: The probabilities without as many others, one for each draw.
+
+    Returns:
+        `holds` or `does not hold` only if `most` is outside the interval of 95% of the draws, and
+        `MARGIN` from their mean; else `cannot tell`.
+
+    Example:
+        >>> judge(0.1, [0.5, 0.6, 0.7]), judge(0.95, [0.95, 0.94, 0.95]), judge(0.9, [0.2, 0.3])
+        ('holds', 'cannot tell', 'does not hold')
+    """
+    low, high = np.quantile(random, (0.025, 0.975))
+    mean = float(np.mean(random))
+    if most < low and most <= mean - MARGIN:
+        return "holds"
+    if most > high and most >= mean + MARGIN:
+        return "does not hold"
+    return "cannot tell"
 
 
 def hide_patches(
@@ -232,6 +275,10 @@ class Mean:
         return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})".replace("-", "−")
 
 
+MARGIN_OF_MEANS = 0.01
+"""The least difference of probabilities, in the mean over images, that counts."""
+
+
 @dataclass(frozen=True)
 class HidingReport:
     """What hiding patches does over many images.
@@ -264,11 +311,13 @@ class HidingReport:
     @property
     def verdict(self) -> str:
         """One sentence: what the test says about such maps of this model."""
-        if self.difference.low > 0:
-            return "the maps pass: what is looked at most matters more than other patches"
-        if self.difference.high < 0:
+        if self.difference.low > MARGIN_OF_MEANS:
+            return "the maps hold: what is looked at most matters more than other patches"
+        if self.difference.high < -MARGIN_OF_MEANS:
             return "the maps mislead: what is looked at most matters less than other patches"
-        return "the maps do not pass: what is looked at most matters no more than other patches"
+        if self.difference.high < MARGIN_OF_MEANS:
+            return "the maps do not hold: what is looked at most matters no more than other patches"
+        return f"these images cannot tell: the interval holds {MARGIN_OF_MEANS:g}, the margin"
 
     def to_json(self) -> dict[str, Any]:
         """Means and intervals, and the test of each image."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from regard.draw.colours import hexadecimal, warm
+from regard.draw.colours import hexadecimal, over_image
 from regard.draw.labels import Weights
 from regard.errors import InputError
 from regard.explain.images.hiding import HiddenPatches
@@ -46,7 +46,7 @@ def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = N
     width = 2 if 2 * size <= FINE_BYTES else 1
     layers = [
         {
-            "name": f"layer {m.layer + 1}",
+            "name": f"layer {m.layer}",
             "site": m.site,
             "out": list(look.knocked_out_in(m)),
             **_pack_weights(np.nan_to_num(mean)[None] if means_only else m.weights, width),
@@ -80,7 +80,7 @@ def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = N
         facts=escaped(_facts(look)),
         test=_test(test, choice),
         data=page_json(data),
-        scale=page_json(hexadecimal(warm())),
+        scale=page_json(hexadecimal(over_image(picture.pixels))),
     )
 
 
@@ -115,7 +115,7 @@ def _test(test: HiddenPatches | None, choice: LookSelection) -> str:
     """The test as HTML: a bar and a number for each choice of hidden patches."""
     if test is None:
         return ""
-    low, high = min(test.random), max(test.random)
+    low, high = test.interval
     rows = [
         ("nothing hidden", test.before, ""),
         ("looked at most", test.most, ""),

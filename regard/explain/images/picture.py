@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from regard.draw.cells import paint, scale_for
-from regard.draw.colours import BLUE, INK, MUTED, ORANGE, warm
+from regard.draw.colours import BLUE, INK, MUTED, ORANGE, Colours, over_image
 from regard.draw.frame import EDGE, Frame, Texts, framed_sheet
 from regard.draw.labels import Weights
 from regard.draw.sheet import LEADING, SMALLEST, TEXT, WIDTH, Medium, points, shorten, text_width
@@ -53,7 +53,7 @@ def draw_picture(
     assert picture is not None  # checked in `Look.choose`
     row = chosen_row(look, choice)  # (tokens,)
     patches = over_patches(picture, row)
-    scale = replace(scale_for(patches), colours=warm())
+    scale = replace(scale_for(patches), colours=over_image(picture.pixels))
     name = query_name(look, choice)
     caption = test.verdict if test else _share_sentence(row, picture.first, name)
     facts = [*facts_of(look, choice), _share_sentence(row, picture.first, name), *_test_facts(test)]
@@ -70,15 +70,7 @@ def draw_picture(
     size, widest = picture.pixels.shape[1:], WIDEST if test else WIDTH - 2 * EDGE - SMALL - GAP
     large = _fit_size(size, (frame.bottom - top - HEAD, widest))
     small = _fit_size(size, ((frame.bottom - top - 2 * HEAD - 8) / 2, SMALL))
-    over_heading = "3  over the image"
-    sheet.text((EDGE, top), over_heading, weight="bold")
-    over = sheet.axes(EDGE, top + HEAD, large[1], large[0])
-    _show(over, picture.pixels, picture.grid)
-    _overlay(over, patches)
-    _mark_patch(over, picture, choice.row)
-
-    left = EDGE + max(large[1], text_width(over_heading, TEXT, "bold")) + GAP
-    column = max(small[1], SMALL)
+    left = float(EDGE)
     small_image, heading = picture.pixels, "the input"
     if look.original and picture.original is not None:
         small_image, heading = _channels_first(picture.original()), "the original"
@@ -94,8 +86,15 @@ def draw_picture(
         for (y, x), value in np.ndenumerate(patches):
             text, ink = f"{value:.2f}".lstrip("0"), scale.ink(float(value))
             grid.write((x + 0.5, y + 0.5), text, ha="center", va="center", color=ink)
+    left += max(small[1], SMALL) + GAP
+    over_heading = "3  over the image"
+    sheet.text((left, top), over_heading, weight="bold")
+    over = sheet.axes(left, top + HEAD, large[1], large[0])
+    _show(over, picture.pixels, picture.grid)
+    _overlay(over, patches, scale.colours)
+    _mark_patch(over, picture, choice.row)
     if test is not None:
-        left += column + 1.5 * GAP
+        left += max(large[1], text_width(over_heading, TEXT, "bold")) + 1.5 * GAP
         _draw_test(frame, test, left, top)
     return sheet.figure
 
@@ -122,22 +121,23 @@ def draw_maps(
         )
     facts = [*facts_of(look, choice), *_test_facts(test)]
     frame = framed_sheet(Texts(look.title, caption, " ".join(facts), medium), [])
+    colours = over_image(picture.pixels)
     heads: list[int | None] = [*range(max(m.heads for m in choice.maps))]
     heads = [*heads, None] if choice.head is None else [choice.head]
-    labels = ["mean" if head is None else f"head {head + 1}" for head in heads]
+    labels = ["mean" if head is None else f"head {head}" for head in heads]
     margin = text_width(f"layer {len(choice.maps)}", SMALLEST) + 12
     cell = (WIDTH - 2 * EDGE - margin) / len(heads), (frame.height - 28) / len(choice.maps)
     height, width = _fit_size(picture.pixels.shape[1:], (cell[1] - 4, cell[0] - 6))
     pitch = min(cell[0], width + 28)
     start = margin + (WIDTH - 2 * EDGE - margin - len(heads) * pitch) / 2
     if text_width("head 12", SMALLEST) > pitch - 4:
-        labels = ["all" if head is None else str(head + 1) for head in heads]
+        labels = ["all" if head is None else str(head) for head in heads]
     label_step = int(np.ceil((text_width("12", SMALLEST) + 6) / pitch))
     for line, m in enumerate(choice.maps):
         y, out = frame.top + 28 + line * cell[1], look.knocked_out_in(m)
         if line % int(np.ceil(1.2 * SMALLEST / cell[1])) == 0:
             axes = frame.sheet.axes(EDGE + start - margin, y, margin, height)
-            axes.write((0, 0.5), f"layer {m.layer + 1}", va="center", color=MUTED)
+            axes.write((0, 0.5), f"layer {m.layer}", va="center", color=MUTED)
             axes.set_axis_off()
         for column, head in enumerate(heads):
             x = EDGE + start + column * pitch
@@ -146,7 +146,7 @@ def draw_maps(
             row = row_over_tokens(picture, [weights], choice.row, through=False)
             patches = over_patches(picture, row)
             _show(axes, picture.pixels, picture.grid)
-            _overlay(axes, patches)
+            _overlay(axes, patches, colours)
             if line == 0 and (column % label_step == 0 or head is None):
                 axes.text(0.5, 1.03, labels[column], transform=axes.transAxes, ha="center",
                           va="bottom", fontsize=points(SMALLEST), color=MUTED)  # fmt: skip
@@ -171,7 +171,7 @@ def _draw_test(frame: Frame, test: HiddenPatches, left: float, top: float) -> No
     sheet, right = frame.sheet, WIDTH - EDGE
     name, share = shorten(test.label, 90, TEXT), test.hidden / test.patches
     sheet.text((left, top), f"P({name}), {share:.0%} hidden", weight="bold")
-    lowest, highest = min(test.random), max(test.random)
+    lowest, highest = test.interval
     bars = [
         ("nothing", test.before, MUTED),
         ("looked at most", test.most, ORANGE),
@@ -187,7 +187,7 @@ def _draw_test(frame: Frame, test: HiddenPatches, left: float, top: float) -> No
         axes.text(0, index + 0.26, name, va="center", fontsize=points(TEXT), color=INK)
         axes.text(max(value, highest if index == 2 else 0) + 0.02, index + 0.66, f"{value:.2f}",
                   va="center", fontsize=points(TEXT), color=INK)  # fmt: skip
-    axes.plot([lowest, highest], [2.66, 2.66], color=INK, linewidth=2)  # the range of the draws
+    axes.plot([lowest, highest], [2.66, 2.66], color=INK, linewidth=2)
     for end in (lowest, highest):
         axes.plot([end, end], [2.56, 2.76], color=INK, linewidth=2)
 
@@ -197,8 +197,8 @@ def _test_facts(test: HiddenPatches | None) -> list[str]:
         return []
     filled = "the mean colour of the image" if test.fill == "mean" else "a blur"
     return [
-        f"Hidden patches are replaced by {filled}; the line on the bar of the others is the range "
-        f"of {len(test.random)} random choices among the patches that are not looked at most "
+        f"Hidden patches are replaced by {filled}; the line on the bar of the others holds "
+        f"95% of {len(test.random)} random choices among the patches that are not looked at most "
         f"(seed {test.seed}).",
         test.verdict,
     ]
@@ -210,7 +210,7 @@ def _fit_size(size: Sequence[int], box: tuple[float, float]) -> tuple[float, flo
     return size[0] * factor, size[1] * factor
 
 
-def _overlay(axes: Axes, patches: Weights) -> None:
+def _overlay(axes: Axes, patches: Weights, colours: Colours) -> None:
     """Draw weights over an image: a veil of one colour, the denser the larger the weight.
 
     It is clear at the smallest weight and densest at the largest, so that the image stays visible
@@ -219,10 +219,11 @@ def _overlay(axes: Axes, patches: Weights) -> None:
     Args:
         axes: The axes with the image.
         patches: (rows, columns)
+        colours: The colour scale; its last colour is that of the veil.
     """
     rows, columns = patches.shape
     veil = np.ones((rows, columns, 4))
-    veil[..., :3] = warm()[-1]
+    veil[..., :3] = colours[-1]
     low, high = float(patches.min()), float(patches.max())
     veil[..., 3] = DENSEST * (patches - low) / max(high - low, 1e-12)
     axes.imshow(veil, extent=(0, columns, rows, 0), aspect="auto", interpolation="nearest")

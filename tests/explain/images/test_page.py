@@ -73,7 +73,7 @@ def test_a_tap_holds_a_patch_and_layers_heads_and_rollout_can_be_chosen(browser,
     browser.run('viewers[0].map.dispatchEvent(new PointerEvent("pointerleave"));')
     assert browser.run(READING).startswith("Patch 0,5")
     browser.run("viewers[0].set({ site: 'encoder.2.self', head: 3 });")
-    assert "(layer 3, head 4)" in browser.run(READING)
+    assert "(layer 2, head 3)" in browser.run(READING)
     shown = browser.run("return [...viewers[0].layer.row(3, 0)];")
     assert np.allclose(shown, look.site("encoder.2.self").weights[3, 0], atol=1e-4)
     browser.run("viewers[0].set({ site: 'rollout' });")
