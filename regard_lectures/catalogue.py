@@ -665,11 +665,13 @@ _FIGURES = {
         },
     ),
     "animal": Figure(
-        title="What does “it” refer to? One word decides",
+        title="What does “it” look at, and do pronouns need that head?",
         lectures=("5.8",),
-        module="sentences",
+        text="a sentence with “it”",
+        own="--text: a sentence with “it”; model=: a translator to German",
         options={
-            "model": Option("tiny/translate", "a translator trained on the same grammar"),
+            "model": Option("tiny/pronoun", "a translator from English to German"),
+            "part": Option("encoder", "encoder or decoder", choices=("encoder", "decoder")),
             "seed": SEED,
         },
     ),

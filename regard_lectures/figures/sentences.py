@@ -1,4 +1,4 @@
-"""Figure of part 5: the lectures' sentences, translated by the shipped model.
+"""The lectures' sentences about an animal and a street, and the heads behind their pronoun.
 
 "The animal didn't cross the street because it was too tired", and "… too wide": to which noun does
 the model attend for the pronoun, and what happens without the heads that do so?
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from regard import Pipeline, load
 from regard.data import grammar
-from regard.draw import BLUE, MUTED, ORANGE, positive_scale
 from regard.errors import InputError
-from regard.explain import Board, Drawing, Look, in_words
+from regard.explain import Look
 from regard_lectures.figures.pronouns import (
     PRONOUNS,
     Carriers,
@@ -79,82 +78,45 @@ def _pronouns(looks: tuple[Look, Look]) -> tuple[str, str]:
     return one(looks[0]), one(looks[1])
 
 
-def _translator(model_name: str) -> Pipeline:
-    """Load a translator that knows all words of both sentences and has each pronoun as one token.
+def translator(model_name: str, text: str = "") -> Pipeline:
+    """Load a translator that knows the words to be read.
+
+    Args:
+        model_name: The model.
+        text: The text to be read; by default both sentences.
 
     Raises:
         InputError: If the model is not such a translator.
     """
     pipeline = load(model_name, device="cpu")
     pipeline.translator()
-    vocabulary = pipeline.vocabulary
-    words = [word for pair in grammar.DEMO for word in vocabulary.source.unknown_words(pair.source)]
-    split = [word for word in PRONOUNS if len(vocabulary.target.encode(word)) != 1]
-    if words or split or any(vocabulary.target.unknown_words(word) for word in PRONOUNS):
+    texts = [text] if text else [pair.source for pair in grammar.DEMO]
+    words = [word for read in texts for word in pipeline.vocabulary.source.unknown_words(read)]
+    if words:
         raise InputError(
-            f"show animal: {model_name}",
-            got="a vocabulary without " + ", ".join(words or split or PRONOUNS),
-            expected="a translator trained on the same sentences, such as tiny/translate",
+            f"show animal: {model_name} does not know",
+            got=", ".join(dict.fromkeys(words)),
+            expected="words of its vocabulary",
+            fix="other words, or model=small/translate, which knows most",
         )
     return pipeline
 
 
-def animal(model: str, seed: int) -> Drawing:
-    """Draw one head's weights in both sentences, and the pronoun accuracy without the carriers."""
-    result = intervene(_translator(model), seed)
-    shift, carriers = result.shift, result.carriers
-    site, _, head = shift.head.rpartition(".")
-    maps = [look.site(site) for look in result.looks]
-    rows = [m.queries.index(q) for m, q in zip(maps, shift.query.split("/") * 2, strict=False)]
-    gaze = [m.weights[int(head), row].tolist() for m, row in zip(maps, rows, strict=True)]
-    others = carriers.right_without_others
-    count = len(carriers.heads)
-    these = "this head" if count == 1 else f"these {count} heads"
-    other_heads = "another head" if count == 1 else f"{count} other heads"
-    caption = (
-        f"Of {carriers.pairs} unseen pronouns {carriers.right_before:.1f}% are right; without the "
-        f"{count} heads that carry them {carriers.right_without:.1f}%, without {other_heads} at "
-        f"least {min(others):.1f}%."
+def has_pronouns(pipeline: Pipeline) -> bool:
+    """Whether each pronoun is one token of the target side, so that its logits can be compared."""
+    target = pipeline.vocabulary.target
+    return all(
+        len(target.encode(word)) == 1 and not target.unknown_words(word) for word in PRONOUNS
     )
-    details = (
-        f"{result.looks[0].source} → {result.looks[0].target} {result.looks[1].source} → "
-        f"{result.looks[1].target} Left: the head of {model} whose weights change most. Right: the "
-        f"share of {carriers.pairs} unseen pronouns that are right with all heads; without "
-        f"{these}, which carry the pronoun ({'; '.join(map(in_words, carriers.heads))}); and "
-        f"without {other_heads}, drawn at random {len(others)} times (seed {seed}; the bar is the "
-        "worst draw). Two pronouns are possible each time, so a guess is right half of the time "
-        f"(dotted line). Without these heads: {result.broken[0].target} {result.broken[1].target}"
-    )
-    with Board(caption, (1.9, 1), details) as board:
-        names = [f"… {look.source.split()[-1]}" for look in result.looks]
-        words = [*maps[0].keys[:-2], "tired / wide", maps[0].keys[-1]]
-        board.matrix(
-            0,
-            f"weights of “{shift.query}”: {in_words(shift.head)}",
-            gaze,
-            positive_scale(),
-            (names, words),
-            ("", "the words attended to"),
-            ".2f",
-        )
-        right = board.chart(1, "pronouns right, %", " ", "")
-        shares = [carriers.right_before, carriers.right_without, min(others)]
-        right.bar(range(3), shares, 0.6, color=[BLUE, ORANGE, BLUE])
-        for index, share in enumerate(shares):
-            right.write((index, share + 1.5), f"{share:.1f}", ha="center")
-        right.axhline(50, color=MUTED, linestyle=":", linewidth=1.8)
-        right.write((1, 51), "a guess", ha="center", va="bottom")
-        bars = ["all heads", f"without\nthe {count}", f"without\n{count} others"]
-        right.set_xticks(range(3), bars)
-        right.set_ylim(0, 112)
-        return board.drawing(
-            head=shift.head,
-            before=list(shift.before),
-            after=list(shift.after),
-            carriers=list(carriers.heads),
-            right=carriers.right_before,
-            right_without_carriers=carriers.right_without,
-            right_without_others=list(others),
-            translations=[look.target for look in result.looks],
-            broken=[look.target for look in result.broken],
-        )
+
+
+def check_pronouns(pipeline: Pipeline) -> None:
+    """Reject a translator in which a pronoun is not one token.
+
+    Raises:
+        InputError: If it is such a translator.
+    """
+    if not has_pronouns(pipeline):
+        got = "a vocabulary with er, sie, es in several tokens, or without them"
+        expected = "a translator trained on the same sentences, such as tiny/translate"
+        raise InputError(f"show animal: {pipeline.name}", got=got, expected=expected)

@@ -471,7 +471,13 @@ def test_what_is_not_there_is_refused_with_what_is():
     with pytest.raises(InputError, match="expected 1 to 12 numbers"):
         show("softmax", text="one two")
     with pytest.raises(InputError, match="a model with 1, expected 4 to remove and 4 others"):
+        show("animal", model="tiny/recurrent", part="decoder")
+    with pytest.raises(InputError, match="an encoder without attention, expected a Transformer"):
         show("animal", model="tiny/recurrent")
+    with pytest.raises(InputError, match="tiny/pronoun does not know: got zebra"):
+        show("animal", text="The zebra sleeps because it is tired.")
+    with pytest.raises(InputError, match="got no “it”, expected a sentence with “it”"):
+        show("animal", text="The dog sleeps.")
     with pytest.raises(InputError, match="pairs of adjective and noun"):
         show("bilinear", text="a lonely word")
     with pytest.raises(InputError, match="2 to 12 words"):

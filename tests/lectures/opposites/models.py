@@ -14,6 +14,17 @@ def _steps(weights: list[float]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _animal(on_noun: float, without: float) -> dict[str, Any]:
+    """The numbers of `animal` for a head that is on the noun so often."""
+    sentence = {"text": "The dog ran because it was tired.", "words": ["The", "dog"]}
+    return {
+        "part": "encoder", "on_noun": on_noun, "right": 100.0, "right_without": without,
+        "sentences": [{**sentence, "weights": [1 - on_noun, on_noun]}], "count": 48, "chance": 0.1,
+        "right_without_others": {"encoder.0.self.0": 90.0}, "other_heads": 1 if without < 50 else 9,
+        "trainings": [],
+    }  # fmt: skip
+
+
 OPPOSITES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "architecture": (
         {
@@ -32,5 +43,6 @@ OPPOSITES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "total": 100,
         },
     ),
+    "animal": (_animal(1.0, 20.0), _animal(0.3, 99.0)),
     "steps": (_steps([0.9, 0.1]), _steps([0.52, 0.48])),
 }  # fmt: skip

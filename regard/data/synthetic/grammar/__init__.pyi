@@ -1,4 +1,7 @@
 from regard.data.synthetic.grammar.corpus import DEMO as DEMO
+from regard.data.synthetic.grammar.corpus import Contest as Contest
+from regard.data.synthetic.grammar.corpus import contests as contests
+from regard.data.synthetic.grammar.corpus import pronoun_is_right as pronoun_is_right
 from regard.data.synthetic.grammar.corpus import sample as sample
 from regard.data.synthetic.grammar.corpus import splits as splits
 from regard.data.synthetic.grammar.gloss import translate_words as translate_words

@@ -19,6 +19,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -33,7 +34,16 @@ from regard.data.synthetic.grammar.sentences import Clause, Linked, pair
 from regard.data.text.pairs import Pair, Splits
 from regard.errors import InputError
 
-__all__ = ["DEMO", "pronoun_is_right", "sample", "splits", "translate_words", "word_for_word"]
+__all__ = [
+    "DEMO",
+    "Contest",
+    "contests",
+    "pronoun_is_right",
+    "sample",
+    "splits",
+    "translate_words",
+    "word_for_word",
+]
 
 LONGEST_TEST = 26
 """The most English words in a sentence of the "long" test."""
@@ -264,6 +274,48 @@ def sample(count: int, seed: int) -> tuple[Pair, ...]:
     """Draw pairs from the whole grammar, held-out ones included; a sentence may occur twice."""
     pairs = islice(_pairs(Frames(f"{seed} sample").sentence, lambda _: True), count)
     return tuple(_drop_final_mark(example, UNPUNCTUATED) for example in pairs)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A sentence in which "it" may stand for one of two nouns.
+
+    Attributes:
+        pair: The sentence and its translation.
+        nouns: The two nouns, in the order of the sentence; "it" follows both.
+        meant: Which of them is meant: 0 or 1.
+    """
+
+    pair: Pair
+    nouns: tuple[str, str]
+    meant: int
+
+
+def contests(count: int, seed: int) -> list[Contest]:
+    """Draw different sentences in which training never has the noun of "it" with its adjective.
+
+    Half of them mean the first noun and half the second, so that a rule such as "the nearest noun"
+    is right in half of them. The two nouns have different genders in German.
+
+    Args:
+        count: How many; an even number.
+        seed: The seed of the draws.
+    """
+    frames, halves = Frames(f"{seed} contests"), tuple[list[Contest], list[Contest]](([], []))
+    while any(len(half) < count // 2 for half in halves):
+        sentence = frames.contest()
+        subject, thing = sentence.main.subject, sentence.main.object
+        assert isinstance(subject, Phrase)
+        assert isinstance(thing, Phrase)
+        nouns = subject.noun, thing.noun
+        differs = nouns[0].gender != nouns[1].gender
+        if sentence.sub_first or not differs or not _for_pronouns(analyse(sentence)):
+            continue
+        meant = int(sentence.sub.about is not nouns[0])
+        contest = Contest(pair(sentence), (nouns[0].english, nouns[1].english), meant)
+        if contest not in halves[meant] and len(halves[meant]) < count // 2:
+            halves[meant].append(contest)
+    return halves[0] + halves[1]
 
 
 def pronoun_is_right(reference: Pair, hypothesis: str) -> bool:
