@@ -267,6 +267,7 @@ def look_up(kind: str, name: str, known: Mapping[str, T], listed_by: str) -> T:
 
 
 SEED = Option(0, "seed of everything random", low=0)
+TRIES = Option(3, "trainings with other seeds: seed, seed + 1, and so on", high=10)
 SCHEMES = ("sinusoidal", "rotary", "learned", "buckets")
 
 _FIGURES = {
@@ -413,6 +414,7 @@ _FIGURES = {
     "costs": Figure(
         title="What scores and heads cost: additive and dot product, one head and several",
         lectures=("3.2", "3.4"),
+        own="length=, dim=, heads=: sizes of your own, on your machine; none else: random numbers",
         options={
             "length": Option(256, "the longest sequence", low=64, high=2048),
             "dim": Option(64, "width of a head", low=4, high=256),
@@ -446,18 +448,21 @@ _FIGURES = {
     "fields": Figure(
         title="How far back a token sees after n layers",
         lectures=("2.9", "7.10"),
+        own="length=, layers=, kernel=, reach=: sizes of your own; none else: the texts are random",
         options={
             "length": Option(64, "tokens of a text", low=4, high=256),
             "layers": Option(6, "the largest number of layers", high=12),
             "kernel": Option(3, "tokens that a convolution sees", low=2, high=15),
             "reach": Option(4, "tokens before it that restricted attention sees", high=64),
             "dim": Option(16, "width of a token", low=2, high=128),
+            "tries": replace(TRIES, meaning="sets of new weights: seed, seed + 1, and so on"),
             "seed": SEED,
         },
     ),
     "crossover": Figure(
         title="Where n passes d: from when on attention costs more than recurrence",
         lectures=("2.9",),
+        own="dim=: a width of your own, on your machine; none else: random numbers",
         options={
             "dim": Option(128, "the largest width", low=16, high=1024),
             "rounds": Option(3, "rounds to take the median of", high=1000),
@@ -475,23 +480,27 @@ _FIGURES = {
         },
     ),
     "recall": Figure(
-        title="What is still remembered after n steps",
+        title="What a recurrent cell and attention still remember after n tokens",
         lectures=("2.4b",),
-        options={"steps": Option(200, "training steps", high=10_000)},
+        own="steps=, seed=: a training of your own; none else: the texts are random symbols",
+        options={"steps": Option(200, "training steps", high=10_000), "tries": TRIES},
         measured=True,
     ),
     "depth": Figure(
         title="How many layers of each kind can be trained",
         lectures=("2.4b",),
+        own="steps=, rate=: a training of your own; none else: the texts are random symbols",
         options={
             "steps": Option(200, "training steps", high=5000),
             "rate": Option(0.003, "learning rate", low=1e-6, high=1.0),
+            "tries": TRIES,
         },
         measured=True,
     ),
     "growth": Figure(
         title="Recurrence, convolution and attention as a text becomes longer",
         lectures=("2.9",),
+        own="length=, dim=, kernel=, reach=: sizes of your own, on your machine; none else: random numbers",
         options={
             "length": Option(8192, "the longest text", low=64, high=16384),
             "dim": Option(64, "width of a token", low=4, high=512),
@@ -573,27 +582,32 @@ _FIGURES = {
         module="lengths",
         options={
             "steps": Option(1000, "training steps of each scheme", high=100_000),
+            "tries": TRIES,
         },
         measured=True,
     ),
     "norms": Figure(
-        title="Post-norm needs warm-up, pre-norm does not",
-        lectures=("5.1", "5.2"),
+        title="Post-norm and pre-norm, with and without warm-up",
+        lectures=("5.2",),
         module="training",
+        own="layers=, steps=, rate=: a training of your own; none else: the texts are random symbols",
         options={
             "layers": Option(8, "number of blocks", high=24),
             "steps": Option(200, "training steps", high=5000),
             "rate": Option(0.01, "learning rate", low=1e-6, high=1.0),
+            "tries": TRIES,
         },
         measured=True,
     ),
     "residuals": Figure(
-        title="Why residual connections and norms",
+        title="Why residual connections and norms?",
         lectures=("5.1b",),
+        own="layers=, steps=, rate=: a training of your own; none else: the texts are random symbols",
         options={
             "layers": Option(8, "number of blocks", high=24),
             "steps": Option(200, "training steps", high=5000),
             "rate": Option(0.003, "learning rate", low=1e-6, high=1.0),
+            "tries": TRIES,
         },
         measured=True,
     ),

@@ -1,8 +1,7 @@
 """Whether a picture can be read from the back row: sizes of text, overlaps, the sheet's edge.
 
-Every text of a matplotlib figure is asked how large it is, in pixels of a sheet 1280 wide: labels
-of ticks and what stands in the axes (numbers in cells, words beside points) at least 18, all else
-(titles, headings, axis labels, legends, captions) at least 24.
+Every text of a matplotlib figure is asked how large it is, in pixels of a sheet 1280 wide: titles,
+captions, legends, labels of ticks, numbers in cells and rows of tables alike at least 24.
 """
 
 from __future__ import annotations

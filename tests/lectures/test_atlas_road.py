@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,6 +11,8 @@ from regard.layers import plain_context
 from regard.layers.convolution import GatedConvolution
 from regard_lectures import show
 from regard_lectures.figures import cells, crossover, depth, fields, recall, road
+from tests.lectures.drawn import drawn
+from tests.legible import problems
 
 
 def loop(step, x, number):
@@ -130,14 +133,39 @@ def test_lines_cross_between_points():
 
 
 def test_what_is_remembered_falls_with_the_steps_and_not_with_attention():
-    numbers = show("recall").numbers
-    assert min(numbers["right_attention"]) > 90
-    assert numbers["remembers_rnn"] < numbers["remembers_gru"] < numbers["remembers_attention"]
+    numbers = drawn("recall").numbers
+    assert np.min(numbers["right_attention"]) > 90
+    rnn, gru, attention = (numbers[f"remembers_{kind}"] for kind in ("rnn", "gru", "attention"))
+    assert max(rnn) < min(gru)
+    assert max(gru) < min(attention)
     for kind in ("rnn", "gru", "lstm"):
-        assert numbers[f"right_{kind}"][-1] < 30
-        assert numbers[f"reaching_{kind}"][-1] < 1e-8
+        assert np.shape(numbers[f"right_{kind}"]) == (3, 6)  # of three seeds
+        assert np.array(numbers[f"right_{kind}"])[:, -1].max() < 30
+        assert np.array(numbers[f"reaching_{kind}"])[:, -1].max() < 1e-8
     assert recall.longest([95, 91, 80, 99]) == 8
     assert recall.longest([50]) == 0
+
+
+def test_recall_says_that_its_limits_come_from_so_many_training_steps():
+    drawing = drawn("recall")
+    assert "After 200 training steps" in drawing.title
+    assert "200 training steps for each length, 3 seeds" in drawing.limits
+    # The longest text of each cell, found again in the shares that are drawn.
+    for kind in recall.KINDS:
+        shares = np.array(drawing.numbers[f"right_{kind}"])
+        most = [recall.LENGTHS[int((line >= 90).cumprod().sum()) - 1] for line in shares]
+        assert most == drawing.numbers[f"remembers_{kind}"]
+        said = kind if kind == "attention" else kind.upper()
+        assert f"{said} {most[0]}" in drawing.caption
+
+
+def test_a_recall_that_is_hardly_trained_cannot_tell(monkeypatch):
+    monkeypatch.setattr(recall, "LENGTHS", (4, 8))
+    drawing = show("recall", steps=2, tries=2)
+    assert np.shape(drawing.numbers["right_rnn"]) == (2, 2)
+    assert "longer" not in drawing.title or "does not" in drawing.title
+    assert "RNN 0, GRU 0, LSTM 0, attention 0" in drawing.caption
+    assert problems(drawing.figure) == []
 
 
 def test_the_first_symbol_is_asked_at_the_end():
@@ -153,9 +181,27 @@ def test_the_first_symbol_is_asked_at_the_end():
 
 
 def test_deep_stacks_need_residuals():
-    numbers = show("depth").numbers
+    drawing = drawn("depth")
     for kind in depth.KINDS:
-        assert numbers[f"trained_residual_{kind}"] == depth.DEPTHS[-1]
-        assert 0 < numbers[f"trained_plain_{kind}"] < depth.DEPTHS[-1]
+        assert drawing.numbers[f"trained_residual_{kind}"] == [depth.DEPTHS[-1]] * 3
+        assert min(drawing.numbers[f"trained_plain_{kind}"]) > 0
+        assert max(drawing.numbers[f"trained_plain_{kind}"]) < depth.DEPTHS[-1]
+    assert "let deeper stacks of every kind learn" in drawing.title
     assert depth.deepest([0.1, 0.2, 2.0, 0.1, 2.0]) == 8
     assert depth.deepest([2.0]) == 0
+
+
+def test_a_kind_that_learns_no_deeper_is_named():
+    numbers = dict(drawn("depth").numbers)
+    numbers["trained_plain_gru"] = [8, 16, 8]  # once as deep as with residuals
+    assert "rnn, lstm and transformer, not surely gru" in depth.words_depth(numbers).title
+    assert "at least one learns" in depth.words_depth(numbers).caption
+    assert "gru 8 to 16" in depth.words_depth(numbers).caption
+
+
+def test_hardly_trained_stacks_do_not_speak_for_residuals(monkeypatch):
+    monkeypatch.setattr(depth, "DEPTHS", (1, 2))
+    drawing = show("depth", steps=2, tries=2)
+    assert "do not surely let deeper stacks learn" in drawing.title
+    assert drawing.numbers["trained_residual_gru"] == [0, 0]
+    assert problems(drawing.figure) == []

@@ -9,9 +9,12 @@ import torch
 import regard
 from regard.errors import InputError
 from regard_lectures import show
+from regard_lectures.figures import training
 from regard_lectures.figures.contexts import nearest, read
 from regard_lectures.figures.identity import Chain, identity_error, learn_identity
 from regard_lectures.figures.loss import measures, phrases
+from regard_lectures.figures.residuals import words_residuals
+from tests.lectures.drawn import drawn
 from tests.legible import problems
 
 
@@ -33,11 +36,35 @@ def test_plain_layers_learn_the_identity_badly():
 
     assert error(1, residual=True) < error(1, residual=False) / 3
     assert error(4, residual=True) < error(4, residual=False)
-    numbers = show("residuals").numbers
+    numbers = drawn("residuals").numbers
     plain, residual = (np.array(numbers[f"identity_error_{k}"]) for k in ("plain", "residual"))
     assert numbers["identity_layers"] == [1, 2, 4, 8]
+    assert residual.shape == (3, 4)  # of three seeds
     assert np.all(residual < plain / 2)
     assert np.all(np.diff(plain) > 0)
+
+
+def test_what_norms_and_residuals_say_is_what_each_seed_says():
+    norms, residuals = drawn("norms"), drawn("residuals")
+    assert norms.title.startswith("Without warm-up pre-norm learns, post-norm does not learn")
+    learned = training.words_norms({**norms.numbers, "loss_post_norm": [2.7, 0.1, 0.1]})
+    assert "post-norm learns in 2 of 3 trainings" in learned.title
+    assert "post-norm 0.10 to 2.70" in learned.caption
+    even = training.words_norms({**norms.numbers, "gradients_post_norm": [[1, 1.1], [1.1, 1]]})
+    assert "not clearly larger or smaller" in even.caption
+    at_times = {**residuals.numbers, "loss_no_norms": [0.1, 0.1, 2.0]}
+    assert "in part without norms" in words_residuals(at_times).title
+    assert "3 seeds" in norms.limits
+    assert "200 steps" in residuals.limits
+
+
+def test_other_layers_and_steps_get_other_words():
+    norms = show("norms", layers=2, steps=3, tries=2)
+    assert norms.title == ("Without warm-up both do not learn; with warm-up both do not learn")
+    assert "2 blocks" in norms.limits
+    residuals = show("residuals", layers=2, steps=3, tries=1)
+    assert residuals.title == "2 blocks learn neither with residuals and norms nor without"
+    assert problems(norms.figure) == problems(residuals.figure) == []
 
 
 def test_the_losses_are_those_of_pytorch():

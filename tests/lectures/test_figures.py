@@ -9,9 +9,10 @@ import pytest
 
 from regard.draw.sheet import TEXT, WIDTH, style, text_width
 from regard.explain.drawing import EDGE
-from regard_lectures import FIGURES, own_inputs
+from regard_lectures import FIGURES, own_inputs, show
 from tests.lectures.drawn import drawn
-from tests.lectures.opposites import OPPOSITES
+from tests.lectures.opposites import OPPOSITES, SHUFFLED
+from tests.lectures.shuffled import shuffle
 from tests.legible import problems, texts
 
 
@@ -39,6 +40,24 @@ def test_opposite_numbers_get_other_words(name):
     first, second = (FIGURES[name].words(numbers) for numbers in OPPOSITES[name])
     assert without_digits(first.title) != without_digits(second.title)
     assert without_digits(first.caption) != without_digits(second.caption)
+
+
+@pytest.fixture(scope="session")
+def shuffled_folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("shuffled")
+
+
+@pytest.mark.parametrize("name", SHUFFLED)
+def test_shuffled_weights_get_other_words(name, shuffled_folder):
+    options = dict(SHUFFLED[name])
+    model = options["model"]
+    usual = show(name, **options)
+    options["model"] = shuffle(model, shuffled_folder / model.replace("/", "-"))
+    drawing = show(name, **options)
+    words = FIGURES[name].words(json.loads(json.dumps(drawing.numbers)))
+    assert (drawing.title, drawing.caption) == (words.title, words.caption)
+    assert without_digits(drawing.title) != without_digits(usual.title)
+    assert problems(drawing.figure) == []
 
 
 def test_every_figure_says_what_of_your_own_it_takes_or_why_nothing():
