@@ -18,6 +18,7 @@ from regard.cost.plan import (
     plan,
     training_flops,
 )
+from regard.cost.sizes import compute_sizes
 from regard.errors import InputError
 from regard.inputs.arrays import Ragged
 from regard.models import SIZES, TransformerConfig, build
@@ -72,7 +73,9 @@ def test_our_count_of_the_papers_trainings_is_the_textbooks(size, dim, hidden, s
 def test_the_published_cost_stands_only_beside_the_same_training():
     assert plan("base", flops=RATE).published == pytest.approx(3.28e18, rel=0.01)
     assert plan("own/big", flops=RATE).published == pytest.approx(2.3e19, rel=0.01)
-    assert "8 P100 × 84 hours" in plan("big", flops=RATE).table()
+    text = plan("big", flops=RATE).table()
+    assert "counted: every matrix product, forward and backward" in text
+    assert "what 8 P100 can do in 84 hours, at 9.5 TFLOP/s each" in text
     for changed in (plan("base", ["model.dim=1024"], flops=RATE),
                     plan("base", ["train.steps=10"], flops=RATE),
                     plan("base", tokens=1e6, flops=RATE),
@@ -241,7 +244,53 @@ def test_a_text_longer_than_the_learned_positions_is_refused():
     assert plan("llama-7b", flops=RATE, length=8192).lengths == (8192,)
 
 
-@pytest.mark.parametrize("name", ["gpt3", "bert-large", "t5-base", "gopher", "roberta-large"])
+@pytest.mark.parametrize(
+    ("name", "table_name"), [("gopher", "Gopher"), ("xlnet-large", "XLNet-Large")]
+)
+def test_one_count_for_models_with_relative_positions(name, table_name):
+    """`regard plan`, `regard plan --table` and `regard show sizes` count the same."""
+    estimate = plan(name, flops=RATE)
+    dim, layers = estimate.recipe.model.dim, estimate.layers
+    assert estimate.parameters["relative positions"] == layers * dim**2
+    columns = compute_sizes()
+    row = columns["models"].index(table_name)
+    assert columns["parameters_computed"][row] == estimate.total
+    text = estimate.table()
+    assert "dim × dim in each layer, as in Transformer-XL" in text
+    assert "without relative positions" in text
+    assert "relative positions" not in plan("gpt3", flops=RATE).parameters
+
+
+def test_a_network_of_convolutions_is_counted_for_an_image():
+    estimate = plan("resnet-50", flops=RATE)
+    values = estimate.to_json()
+    assert values["flops_per_image"]["forward_multiply_adds"] == pytest.approx(4.09e9, rel=0.002)
+    assert not {"flops_per_token", "tokens"} & set(values)
+    assert values["images"] == 600_000 * 256
+    assert estimate.training_flops == 3 * 2 * estimate.multiply_adds * 600_000 * 256
+    text = re.sub(" +", " ", estimate.table())
+    assert "images of 224 x 224 by convolutions\n" in text
+    assert "FLOPs per image, forward 8.18 G 4.09 G multiply-adds" in text
+    assert "estimate, 8 images at a time" in text
+    assert not re.search("token|6N", text)
+    larger = plan("resnet-50", ["model.image=[448, 448]"], flops=RATE)
+    assert larger.multiply_adds == pytest.approx(4 * estimate.multiply_adds, rel=0.01)
+    assert larger.tokens == estimate.tokens
+    assert plan("resnet-18", ["train.steps=3"], flops=RATE).tokens_from == "3 steps of 256 images"
+    assert plan("cnn-lenet", flops=RATE, tokens=1e6).tokens == 1e6
+    with pytest.raises(InputError, match="--length: got 7, expected none for convolutions"):
+        plan("cnn-lenet", flops=RATE, length=7)
+
+
+def test_patches_have_both_counts():
+    text = re.sub(" +", " ", plan("vit-b", flops=RATE).table())
+    assert "FLOPs per token, forward" in text
+    assert "FLOPs per image, forward 35.1 G 17.6 G multiply-adds" in text
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt3", "bert-large", "t5-base", "gopher", "roberta-large", "xlnet-large", "resnet-50"]
+)
 def test_the_tables_of_all_families_fit_a_terminal(name):
     estimate = plan(name, flops=RATE, price_per_hour=1)
     assert max(map(len, estimate.table().splitlines())) <= 100

@@ -256,7 +256,9 @@ def plan(
         ),
     ] = None,
     overrides: Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...")] = None,
-    tokens: Annotated[float | None, Option(help="Token budget of a training, such as 1e9.")] = None,
+    tokens: Annotated[
+        float | None, Option(help="Tokens of a training, such as 1e9; images for convolutions.")
+    ] = None,
     flops: Annotated[
         float | None, Option(help="Matrix rate in FLOP/s; measured here if not given.")
     ] = None,

@@ -22,6 +22,9 @@ for the gradients of the input and of the matrix."""
 VOCABULARY_PARTS = ("embedding", "source embedding", "target embedding", "output")
 """The parts whose size depends on the vocabulary, often left out of published parameter counts."""
 
+RELATIVE = "relative positions"
+"""The part of the matrices for relative positions that some published models have."""
+
 _EMBEDDING_PARTS = {
     "embed": "embedding",
     "source_embed": "source embedding",

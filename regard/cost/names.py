@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.cost.count import RELATIVE
 from regard.errors import NEAREST, InputError, did_you_mean, nearest
 from regard.inputs.text.config import BYTES_AND_SPECIAL
+from regard.layers.grid_config import IMAGE_TOKENS, Convolutions
 from regard.models.config import ModelConfig
 from regard.models.families import FAMILIES, PublishedModel
 from regard.recipes import recipe as recipes
@@ -62,6 +64,11 @@ OTHER_MODELS = {
 }  # fmt: skip
 """Published models of other families, counted as the most similar family here."""
 
+WITH_RELATIVE_POSITIONS = frozenset({"gopher", "xlnet-large"})
+"""Published models in which each layer has a matrix for relative positions, dim × dim (as in
+Transformer-XL), which no family here has. It is counted as parameters; the FLOPs are without it,
+since its product with the positions is the same for all texts of a batch."""
+
 
 class FoundRecipe(NamedTuple):
     """The recipe and the vocabulary sizes to plan with."""
@@ -80,6 +87,24 @@ def published_models() -> dict[str, PublishedModel]:
     """The published models by name; families of a single stack come first."""
     families = sorted(FAMILIES.values(), key=lambda family: family.config.has_target)
     return {name: model for f in families for name, model in f.named.items()} | OTHER_MODELS
+
+
+def relative_positions(what: str, config: ModelConfig) -> dict[str, int]:
+    """The parameters of the matrices for relative positions, for a model that has them."""
+    if what not in WITH_RELATIVE_POSITIONS:
+        return {}
+    return {RELATIVE: sum(config.stacks.values()) * config.first.dim**2}
+
+
+def unit_of(config: ModelConfig) -> str:
+    """What the cost of a model is counted for: `image` for convolutions alone, else `token`."""
+    has_only_convolutions = isinstance(config.first, Convolutions) and len(config.sides) == 1
+    return "image" if has_only_convolutions else "token"
+
+
+def unit_tokens(config: ModelConfig) -> int:
+    """What a unit counts in `train.batch_tokens`."""
+    return IMAGE_TOKENS if unit_of(config) == "image" else 1
 
 
 def find(what: str, overrides: Sequence[str], vocab: int | None = None) -> FoundRecipe:
@@ -170,6 +195,10 @@ def lengths_of(
         length: The length that the user gave; None: that of the model or recipe.
     """
     config, longest = recipe.model, recipe.model.max_length
+    if length is not None and unit_of(config) == "image":
+        raise InputError(
+            "--length", got=length, expected="none for convolutions", fix="change model.image"
+        )
     if length is not None:
         if (
             getattr(getattr(config.first, "positions", None), "kind", None) == "learned"
@@ -196,7 +225,7 @@ def targets_of(config: ModelConfig, lengths: Sequence[int]) -> int:
 
 
 class Budget(NamedTuple):
-    """The number of training tokens, and where the number comes from."""
+    """The number of training tokens or, for convolutions, images, and where it comes from."""
 
     tokens: float
     source: str
@@ -213,16 +242,19 @@ def budget_of(
         overrides: Changes of the recipe; one of `train.` replaces a published budget.
         counts: The number of parameters of each part.
     """
-    published = published_models().get(what)
+    published, size = published_models().get(what), unit_tokens(recipe.model)
     changes_training = any(change.startswith("train.") for change in overrides)
     without_recipe = recipe.data.kind == "none" and is_folder(what)
     if not changes_training and (without_recipe or (published is not None and not published.steps)):
         tokens = TOKENS_PER_PARAMETER * sum(counts.values())
-        return Budget(float(tokens), f"{TOKENS_PER_PARAMETER} a parameter")
+        rule = f"{TOKENS_PER_PARAMETER} a parameter"
+        return Budget(float(tokens), rule + (", a rule for texts" if size > 1 else ""))
+    tokens_or_images = tokens_of(recipe) / size
     if not changes_training and published is not None:
-        return Budget(tokens_of(recipe), published.source)
-    step = recipe.train.batch_tokens * recipe.train.accumulate
-    return Budget(tokens_of(recipe), f"{recipe.train.steps:,} steps of {step:,}")
+        return Budget(tokens_or_images, published.source)
+    step = recipe.train.batch_tokens * recipe.train.accumulate // size
+    images = " images" if size > 1 else ""
+    return Budget(tokens_or_images, f"{recipe.train.steps:,} steps of {step:,}{images}")
 
 
 def tokens_of(recipe: Recipe) -> float:

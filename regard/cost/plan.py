@@ -4,7 +4,8 @@ A recipe, or the name of a size or published model, and overrides come in; a `Pl
 can be formatted as a table or as JSON. The model is not allocated; `regard/cost/count.py` counts.
 
 Numbers of tokens include all tokens that are read, as in `train.batch_tokens`: for an
-encoder-decoder, source and target together. An example is one text, or one pair of texts.
+encoder-decoder, source and target together. An example is one text, or one pair of texts. A network
+of convolutions alone has no tokens: its FLOPs are those of an image.
 """
 
 from __future__ import annotations
@@ -34,15 +35,18 @@ from regard.cost.names import (
     lengths_of,
     published_models,
     published_recipe,
+    relative_positions,
     targets_of,
     tokens_of,
+    unit_of,
+    unit_tokens,
 )
+from regard.cost.plan_table import plan_table
 from regard.errors import InputError
 from regard.models.meta_model import meta_model
 from regard.recipes import recipe as recipes
 from regard.recipes.recipe import Recipe
 from regard.runtime.device import MOST_THREADS
-from regard.runtime.units import duration, short
 from regard.tasks.base_task import max_lengths
 from regard.train.optim import BYTES, BYTES_PER_PARAMETER
 
@@ -111,8 +115,9 @@ class Plan:
     shared: Mapping[str, str]
     """The parts that share a matrix, each with the part that the matrix belongs to."""
     forward: Mapping[str, float]
-    """Forward FLOPs per token, by part."""
+    """Forward FLOPs per token, or per image (`unit`), by part."""
     tokens: float
+    """The number of training tokens, or images."""
     tokens_from: str
     rate: float
     """The rate of matrix products in FLOP/s."""
@@ -133,13 +138,23 @@ class Plan:
         return self.total - sum(self.parameters.get(part, 0) for part in VOCABULARY_PARTS)
 
     @property
+    def unit(self) -> str:
+        """What FLOPs are counted for: an `image` if there are only convolutions, else a `token`."""
+        return unit_of(self.recipe.model)
+
+    @property
+    def multiply_adds(self) -> float:
+        """Multiply-adds of a forward pass per token or image: each is two FLOPs."""
+        return sum(self.forward.values()) / 2
+
+    @property
     def layers(self) -> int:
         """The number of layers of all stacks."""
         return sum(self.recipe.model.stacks.values())
 
     @property
     def flops_per_token(self) -> float:
-        """FLOPs per token in training: forward and backward."""
+        """FLOPs per token, or per image, in training: forward and backward."""
         return TRAINING * sum(self.forward.values())
 
     @property
@@ -195,11 +210,11 @@ class Plan:
     @property
     def published(self) -> float | None:
         """The published FLOPs of this training, if there are any and model and tokens agree."""
-        published = self._published
+        published = self.published_with_source
         return None if published is None else published[0]
 
     @property
-    def _published(self) -> tuple[float, str] | None:
+    def published_with_source(self) -> tuple[float, str] | None:
         """The published FLOPs of this training, and their source."""
         size, published = self.recipe.model.size, published_models().get(self.what)
         if published is not None:
@@ -209,11 +224,13 @@ class Plan:
             gpus, hours = PAPER_TRAINING[size]
             original_recipe = recipes.load(RECIPES[size])
             count = paper_training_flops(gpus, hours)
-            note = f"the paper's own: {gpus} P100 × {hours:g} hours × 9.5 TFLOP/s"
+            note = f"what {gpus} P100 can do in {hours:g} hours, at 9.5 TFLOP/s each"
         else:
             return None
         same_model = self.recipe.model == original_recipe.model
-        is_same = same_model and self.tokens == tokens_of(original_recipe)
+        is_same = same_model and self.tokens == tokens_of(original_recipe) / unit_tokens(
+            original_recipe.model
+        )
         return (count, note) if is_same and count is not None else None
 
     def to_json(self) -> dict[str, Any]:
@@ -232,15 +249,16 @@ class Plan:
                 "total": self.total,
                 "without_embeddings_and_output": self.without_vocabulary,
             },
-            "flops_per_token": {
+            f"flops_per_{self.unit}": {
                 **_json_keys(self.forward),
                 "forward": sum(self.forward.values()),
+                "forward_multiply_adds": self.multiply_adds,
                 "training": self.flops_per_token,
                 "rule_6n": 6 * self.without_vocabulary,
             },
             "training_bytes": {**_json_keys(training), "total": sum(training.values())},
             "inference_bytes": {**_json_keys(inference), "total": sum(inference.values())},
-            "tokens": self.tokens,
+            f"{self.unit}s": self.tokens,
             "training_flops": self.training_flops,
             "published_training_flops": self.published,
             "flops_per_second": self.rate,
@@ -254,82 +272,7 @@ class Plan:
 
     def table(self) -> str:
         """Formats the plan as an aligned table with units and the origin of each number."""
-        config = self.recipe.model
-        layers = " + ".join(map(str, config.stacks.values()))
-        trained = "" if self.what == self.recipe_name else f", trained as {self.recipe_name}"
-        return "\n".join(
-            [
-                f"{self.what}: {layers} layers, {config.summary}{trained}",
-                self._input_line,
-                *(f"\n{_align_rows(rows)}" for rows in self._sections()),
-            ]
-        )
-
-    @property
-    def _input_line(self) -> str:
-        """A line about the input of the model: vocabulary and lengths, or image size."""
-        model: Any = self.recipe.model
-        if hasattr(model.first, "grid"):
-            return f"{model.reads} of {model.first.front.image_summary}: {self.lengths[0]:,} tokens"
-        shared = " for both sides" if self.recipe.tokens.shared else " for each side"
-        sides = shared if model.has_target else ""
-        source, target = self.lengths[0], self.lengths[-1]
-        texts = f"{'texts' if len(self.lengths) == 1 else 'sentences'} of {source:,} tokens"
-        if source != target:
-            texts = f"{source:,} tokens in, {target:,} out"
-        return f"vocabulary of {self.vocab:,}{sides} ({self.vocab_from}), {texts}"
-
-    def _sections(self) -> list[list[PlanLine]]:
-        """The rows of the table by section: parameters, FLOPs, memory twice, training."""
-        notes = {part: f"the {owner}'s matrix" for part, owner in self.shared.items()}
-        notes |= {
-            part: f"{note}, and a bias" for part, note in notes.items() if self.parameters[part]
-        }
-        body = self.without_vocabulary
-        decoding = f"beam {self.rows}, up to {self.max_output_tokens:,} tokens"
-        meets = "as if every token met all" if len(self.lengths) > 1 else "every token meets all"
-        batch = f"estimate, {self.recipe.train.batch_tokens:,} tokens at a time"
-        training = self.training_memory
-        unknown = [("  activations", "", "not counted: no formula for a part of this model")]
-        return [
-            [
-                *_total_and_parts("parameters", self.parameters, notes=notes),
-                ("  without embeddings and output", short(body), ""),
-            ],
-            [
-                *_total_and_parts("FLOPs per token, forward", self.forward),
-                ("FLOPs per token, training", short(self.flops_per_token), "3 × forward"),
-                ("  by the rule 6N", short(6 * body), f"{meets} {short(body)}"),
-            ],
-            [
-                *_total_and_parts("memory, training", training, "B", {"activations": batch}),
-                *(unknown if "activations" not in training else ()),
-            ],
-            _total_and_parts(
-                "memory, inference", self.inference_memory, "B", {"keys and values": decoding}
-            ),
-            self._training_rows(),
-        ]
-
-    def _training_rows(self) -> list[PlanLine]:
-        """The rows about the whole training: FLOPs, tokens, rate, time and, with a price, cost."""
-        rows = [("training", _format_flops(self.training_flops), "")]
-        if self._published is not None:
-            count, note = self._published
-            rows.append(("  published", _format_flops(count), note))
-        rows += [
-            ("  tokens", short(self.tokens), self.tokens_from),
-            ("  rate", short(self.rate, "FLOP/s"), self.rate_from),
-            ("  time", duration(self.hours), "at this rate throughout, which no training reaches"),
-            ("  time at half of it", duration(2 * self.hours), ""),
-        ]
-        if self.price_per_hour is not None:
-            cost = self.price_per_hour * self.hours
-            rows += [
-                ("  cost", f"{cost:,.2f}", f"at {self.price_per_hour:g} an hour"),
-                ("  cost at half of it", f"{2 * cost:,.2f}", ""),
-            ]
-        return rows
+        return plan_table(self)
 
 
 def plan(
@@ -349,8 +292,8 @@ def plan(
         what: A size of `RECIPES`, a name of `published_models()`, a shipped recipe, a recipe file,
             or the folder of a model: a run, a checkpoint, or a Hugging Face model.
         overrides: Changes of the recipe, such as `model.dim=1024`.
-        tokens: The number of training tokens, source and target together; by default that of the
-            recipe's steps.
+        tokens: The number of training tokens, source and target together, or of images for a
+            network of convolutions; by default that of the recipe's steps.
         flops: The rate of matrix products in FLOP/s; by default it is measured.
         price_per_hour: The price of an hour, for the cost.
         vocab: The size of each vocabulary; by default that of the model that the recipe starts
@@ -382,7 +325,7 @@ def plan(
     model = meta_model(config, *vocabularies)
     lengths = lengths_of(recipe, published_models().get(what), length)
     forward = forward_flops(model, *lengths, targets=targets_of(config, lengths))
-    counts = parameters(model)
+    counts = parameters(model) | relative_positions(what, config)
     used = threads or torch.get_num_threads()
     budget = Budget(tokens, "--tokens") if tokens else budget_of(what, recipe, overrides, counts)
     return Plan(
@@ -394,7 +337,9 @@ def plan(
         lengths=lengths,
         parameters=counts,
         shared=shared_parts(model),
-        forward={part: count / sum(lengths) for part, count in forward.items()},
+        forward={
+            part: count * unit_tokens(config) / sum(lengths) for part, count in forward.items()
+        },
         tokens=budget.tokens,
         tokens_from=budget.source,
         rate=flops or measure_rate(threads),
@@ -403,30 +348,6 @@ def plan(
     )
 
 
-PlanLine = tuple[str, str, str]
-"""A row of the table: a label, a number with its unit, and a note on where it comes from."""
-
-
-def _total_and_parts(
-    name: str, parts: Mapping[str, float], unit: str = "", notes: Mapping[str, str] | None = None
-) -> list[PlanLine]:
-    """A row with the sum of all parts, then an indented row for each part."""
-    rows = [(part, size, (notes or {}).get(part, "")) for part, size in parts.items()]
-    return [
-        (name, short(sum(parts.values()), unit), ""),
-        *((f"  {part}", short(size, unit) if size else "", note) for part, size, note in rows),
-    ]
-
-
-def _align_rows(rows: Sequence[PlanLine]) -> str:
-    return "\n".join(f"{label:<32}{value:>14}  {note}".rstrip() for label, value, note in rows)
-
-
 def _json_keys(parts: Mapping[str, float]) -> dict[str, float]:
     """The parts with names that are JSON keys: `self-attention` -> `self_attention`."""
     return {part.replace(" ", "_").replace("-", "_"): value for part, value in parts.items()}
-
-
-def _format_flops(number: float) -> str:
-    """FLOPs with a power of ten: 3.3e18 -> `3.30e18 FLOPs`."""
-    return f"{number:.2e} FLOPs".replace("e+", "e")

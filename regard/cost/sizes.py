@@ -32,8 +32,6 @@ class TableRow:
         chip: The kind of chip; V100 if it was not published.
         hours: The training time.
         tokens: The tokens read in these hours, if that is only a part of the training.
-        relative: Whether each layer has a matrix for relative positions (as in Transformer-XL),
-            which no family here has: dim² more parameters per layer.
         note: Why published and computed numbers differ, or what the table leaves out.
     """
 
@@ -45,7 +43,6 @@ class TableRow:
     chip: str = "V100"
     hours: float = 0
     tokens: float | None = None
-    relative: bool = False
     note: str = ""
 
 
@@ -58,7 +55,7 @@ PUBLISHED_MODELS = (
     TableRow("BERT-Base", "bert-base", 110e6, "13 GB"),
     TableRow("BERT-Large", "bert-large", 340e6, "13 GB",
         note="336M with its heads; 340M is rounded"),
-    TableRow("XLNet-Large", "xlnet-large", 340e6, "126 GB", 512, "TPUv3", 60, relative=True,
+    TableRow("XLNet-Large", "xlnet-large", 340e6, "126 GB", 512, "TPUv3", 60,
         note="340M is BERT-Large's; a matrix for relative positions in each layer makes it 361M. "
         "Its two streams of attention, counted once here, take more"),
     TableRow("RoBERTa", "roberta-large", 355e6, "160 GB", 1024, "V100", 24,
@@ -69,7 +66,7 @@ PUBLISHED_MODELS = (
     TableRow("Megatron-LM", "megatron-lm", 8.3e9, "174 GB", 512, "V100", 216),
     TableRow("Turing-NLG", "turing-nlg", 17e9, "", 256, "V100"),
     TableRow("GPT-3", "gpt3", 175e9, "694 GB"),
-    TableRow("Gopher", "gopher", 280e9, "10.55 TB", 4096, "TPUv3", 920, relative=True,
+    TableRow("Gopher", "gopher", 280e9, "10.55 TB", 4096, "TPUv3", 920,
         note="920 hours, as its paper says, are 38.3 days (the table's 38 days are 912 hours), "
         "and $3,768,320 is $1 for each of these hours of each chip; a matrix for relative "
         "positions in each layer is 21.5B of its parameters"),
@@ -93,7 +90,7 @@ def _compute_row(row: TableRow, price: float, share: float) -> dict[str, Any]:
     model: Any = plan.recipe.model  # a Transformer, each of them
     flops = plan.training_flops
     layers = plan.layers
-    parameters = plan.total + (layers * model.dim**2 if row.relative else 0)
+    parameters = plan.total
     chip_hours = flops / (share * PEAK[row.chip]) / 3600
     published = row.chips * row.hours  # chip-hours
     return {
