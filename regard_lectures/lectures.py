@@ -23,10 +23,14 @@ RUNS = {
     "runs/digits": "regard train tiny/digits -o runs/digits",
     "runs/cnn": "regard train tiny/digits model.family=cnn model.filter_side=3 model.filters=[8]"
     " train.steps=200 -o runs/cnn",
+    "runs/caption": "regard train tiny/caption-rnn -o runs/caption",
+    "scenes/00000.png": "regard data sample scenes --pairs 2 -o scenes",
 }
-"""Runs that commands use, and the trainings that make them."""
+"""Runs and files that commands use, and the commands that make them."""
 DIGIT = "digit.png"
 """The image that commands read: a digit that a person draws."""
+MAKERS = ("train", "data")
+"""Commands that make what other commands use; their results are never made again."""
 Run = Callable[[Sequence[str], Path], str]
 """A function that runs the words of a command in a folder and returns what it prints."""
 
@@ -41,7 +45,8 @@ class Slide:
         title: What it is about, in our words.
         rows: The rows of the lecture ledger it belongs to, such as `3.1d`.
         commands: The commands that reproduce it, in order.
-        reason: Why there is no command: `text only`, or `planned`.
+        reason: Why there is no command: `text only`, or `planned`; beside commands, what of the
+            slide they do not show: `planned`.
     """
 
     deck: str
@@ -78,14 +83,17 @@ def decks() -> dict[str, Deck]:
 
 def _slide(cells: Sequence[str]) -> Slide:
     deck, number, title, rows, shown = cells
-    commands = shown.split("; ") if shown.startswith("regard ") else []
+    commands, planned, missing = shown.partition("; planned: ")
+    reason = f"planned: {missing}" if planned else ""
+    if not commands.startswith("regard "):
+        commands, reason = "", shown
     return Slide(
         deck,
         int(number),
         title,
         tuple(filter(None, rows.split(", "))),
-        tuple(commands),
-        "" if commands else shown,
+        tuple(filter(None, commands.split("; "))),
+        reason,
     )
 
 
@@ -120,22 +128,26 @@ def chosen(deck: Deck, numbers: str) -> list[Slide]:
 
 
 def listing(slides: Sequence[Slide]) -> str:
-    """The list of slides as text: number, title, and the commands below it."""
+    """The list of slides as text: number, title, below it the commands, and what is missing."""
     lines = []
     for slide in slides:
         lines.append(f"{slide.number:>4}  {slide.title}")
-        rows = f" ({', '.join(slide.rows)})" if slide.rows and not slide.commands else ""
-        shown = slide.commands or (slide.reason + rows,)
-        lines += [f"      {command}{_remark(command)}" for command in shown]
+        lines += [f"      {command}{_remark(command)}" for command in slide.commands]
+        lines += [f"      {_reason(slide)}"] if slide.reason else []
     return "\n".join(lines)
+
+
+def _reason(slide: Slide) -> str:
+    """Why a slide has no command, or what its commands do not show; with its rows."""
+    return slide.reason + (f" ({', '.join(slide.rows)})" if slide.rows else "")
 
 
 def _remark(command: str) -> str:
     """In brackets, the models, trainings and files that a command still lacks; else empty."""
     from regard.recipes import shipped
 
-    needed = re.findall(r"\b(?:tiny|small|words)/\w+", command)
-    if command.split()[1] in ("plan", "compare"):  # which take recipes
+    needed = re.findall(r"\b(?:tiny|small|words)/[\w-]+", command)
+    if command.split()[1] in ("plan", "compare") or "architecture" in command:  # of recipes
         needed = []
     away = [f"{name} is not on the shelf" for name in needed if name not in shipped()]
     away += [f"first: {earlier}" for earlier in needed_first(command)]
@@ -154,12 +166,16 @@ def needed_first(command: str) -> list[str]:
 
 
 def overview() -> str:
-    """The list of lectures as text: name, number of slides, number with a command, title."""
-    return "\n".join(
-        f"{deck.name}  {deck.count:>3} slides, "
-        f"{sum(bool(slide.commands) for slide in deck.slides):>3} with a command  {deck.title}"
-        for deck in decks().values()
-    )
+    """The list of lectures as text: name, slides, those with a command, those in part, title."""
+    lines = []
+    for deck in decks().values():
+        shown = [slide for slide in deck.slides if slide.commands]
+        partly = sum(bool(slide.reason) for slide in shown)
+        lines.append(
+            f"{deck.name}  {deck.count:>3} slides, {len(shown):>3} with a command, "
+            f"{partly:>2} of them in part  {deck.title}"
+        )
+    return "\n".join(lines)
 
 
 def figure_file(command: str) -> str:
@@ -174,7 +190,7 @@ def figure_file(command: str) -> str:
         ('', '')
     """
     words = shlex.split(command)
-    if words[1] == "train":
+    if words[1] in MAKERS:
         return ""
     if "-o" in words:
         out = words[words.index("-o") + 1]
@@ -197,7 +213,8 @@ class Shown:
 def draw(command: str, folder: Path, run: Run, *, fresh: bool) -> Shown:
     """Run a command in a folder, or return its stored result if there is one.
 
-    A training is never run twice in a folder. A command that reads a digit finds a drawn one there.
+    A training is never run twice in a folder, nor are scenes drawn twice. A command that
+    reads a digit finds a drawn one there.
 
     Args:
         command: The command line.
@@ -208,7 +225,7 @@ def draw(command: str, folder: Path, run: Run, *, fresh: bool) -> Shown:
     words, name = shlex.split(command), figure_file(command)
     stem = name or "".join(c if c.isalnum() else "-" for c in " ".join(words[1:]))
     picture, text_file = folder / name if name else None, folder / f"{stem}.txt"
-    fresh = fresh and words[1] not in ("train", "compare")
+    fresh = fresh and words[1] not in (*MAKERS, "compare")
     if not fresh and text_file.is_file() and (picture is None or picture.is_file()):
         return Shown(picture, text_file.read_text(encoding="utf-8"))
     if DIGIT in words and not (folder / DIGIT).is_file():
@@ -248,13 +265,13 @@ def page_of(deck: Deck, slides: Sequence[Slide], shown: dict[str, Shown]) -> str
         number = f"{deck.name}, {slide.number}"
         title = slide.title[:1].upper() + slide.title[1:]
         heading = f"<h2>{escaped(title)}<small>{number}</small></h2>"
-        if not slide.commands:
-            reason = slide.reason + (f": {', '.join(slide.rows)}" if slide.rows else "")
-            sections.append(Section(number, f'{heading}\n<p class="quiet">{escaped(reason)}</p>'))
         for command in slide.commands:
             said, body = f"<code>{escaped(command)}</code>", _body(shown[command])
             head = f'<div class="head over">{heading}{said}</div>'
             sections.append(Section(number, f"{head}\n{body}"))
+        if slide.reason:
+            reason = f'<p class="quiet">{escaped(_reason(slide))}</p>'
+            sections.append(Section(number, f"{heading}\n{reason}"))
     return slides_page(deck.name, deck.title, sections)
 
 
