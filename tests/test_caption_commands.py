@@ -312,3 +312,41 @@ def test_images_with_captions_of_ones_own_are_scored(run, tmp_path):
     [scores] = evaluate(load(run), files=str(tmp_path / "captions.jsonl")).sets
     assert scores.scores.sentences == 3
     assert list(scores.references) == [scene.caption for scene in scenes]
+
+
+def test_a_caption_is_streamed_and_begins_as_asked(regard, run, image):
+    whole = regard("caption", str(run), image).out
+    assert regard("caption", str(run), image, "--stream").out == whole
+    begun = regard("caption", str(run), image, "--prefix", "a small").out
+    assert begun.startswith("a small")
+    assert regard("caption", str(run), image, "--prefix", "a small", "--stream").out == begun
+    assert load(run).caption([image, image], prefix=["a small", "a"])[0] + "\n" == begun
+    is_refused(
+        regard("caption", str(run), image, "--prefix", "a blurry"), "cannot write: got blurry"
+    )
+
+
+def test_a_trained_encoder_is_the_start_of_a_captioner(regard, tmp_path):
+    words = flatten(overrides("tiny/caption", steps=2))
+    words = [word for word in words if not word.startswith("model.")]
+    start = ["start.encoder=small/fashion", "start.freeze=all", "train.learning_rate=0.01"]
+    result = regard("train", "tiny/caption", "-o", "run", *words, *start)
+    assert result.code == 0, result.err
+    teacher, pupil = load("small/fashion"), load(tmp_path / "run")
+    assert pupil.model.config.encoder == teacher.model.config.encoder
+    assert pupil.processor.source == teacher.processor.source
+    for part in ("embed", "encoder"):  # frozen
+        ours, theirs = (getattr(each.model, part).state_dict() for each in (pupil, teacher))
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    resumed = regard("train", "--resume", "-o", "run", "train.steps=3")
+    assert resumed.code == 0, resumed.err
+    recipe = recipes.load("tiny/caption", ["start.encoder=small/fill"])
+    assert recipe.start.source == "small/fill"
+    refused = regard("train", "tiny/caption", "-o", "no", "start.encoder=small/fill")
+    is_refused(refused, "got small/fill, a bert model that reads text")
+    both = regard("train", "tiny/caption", "-o", "no", "start.encoder=x", "start.folder=y")
+    is_refused(both, "one of them")
+    wrong = regard("train", "tiny/caption", "-o", "no", "start.encoder=small/fashion",
+                   "model.encoder.layers=9")  # fmt: skip
+    is_refused(wrong, "model.encoder.layers")

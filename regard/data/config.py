@@ -310,6 +310,12 @@ class ScenesData(ImageData):
     label: Literal["shape", "colour", "object", "count", "relation"] = "shape"
     """The class of a scene: of its largest object the shape, the colour, or both (`red circle`);
     the number of objects; or where the largest is, seen from the second (`left of`)."""
+    style: Literal["plain", "varied"] = "plain"
+    """`varied`: the same scenes as people draw them in other programs: other values of each colour,
+    white or tinted grounds, stretched shapes, outlines, jagged edges."""
+    unseen: int = Field(default=0, ge=0, le=30)
+    """How many of the 42 kinds, a colour and a shape, no training or validation scene has; each
+    test scene has at least one of them."""
     normalise: Literal["data", "half"] = "half"
     seed: int = 0
 

@@ -222,6 +222,12 @@ class Attention(Mixer):
             v = ctx.tap.visit_memory(f"{self.name}.v", v, ctx.layout.batch)
         return q, k, v, layout, memory.mask, None
 
+    def cross_weights(self, x: Tensor, ctx: Context) -> Tensor:
+        """The weights of cross-attention alone: (batch, heads, query, key), differentiable."""
+        q, k, v, layout, mask, bias = self._cross_inputs(x, ctx)
+        product = Product(self.name, self.score, q, k, v, mask, bias, layout, ctx.layout)
+        return product.weights()
+
     def project_memory(self, memory: Memory) -> tuple[Tensor, Tensor]:
         """Projects a memory to keys and values, each (batch, kv_heads, key, head_dim).
 

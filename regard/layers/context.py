@@ -78,6 +78,7 @@ class Context:
     cache: KVCache | None = None
     tap: Tap | None = None
     windows: Windows | None = None  # if given, self-attention stays within these windows
+    penalties: list[Tensor] | None = None  # terms that layers add to the loss, summed over rows
 
     def __post_init__(self) -> None:
         before = 0 if self.cache is None else max(self.cache.lengths, default=0)

@@ -4,7 +4,8 @@
     s_t  = g([y_{t-1}; c_t], s_{t-1})                                     (Bahdanau et al. 2015)
 
 If the score sees the last word, too, W is multiplied with [s_{t-1}; y_{t-1}]. Other scores and hard
-attention are those of `Attention`.
+attention are those of `Attention`. With a gate, c_t is scaled by β_t = σ(w · s_{t-1} + b), and with
+`doubly_stochastic` the loss has the term λ Σ_i (1 - Σ_t α_ti)² (Xu et al. 2015).
 
 Input: y, the embedded target tokens (tokens, dim), and a memory h, the encoder's output for the
 source tokens. Output: a state s_t and a context c_t for each target token. s_t depends on c_t,
@@ -22,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.kernels.linear import linear
+from regard.kernels.linear import Linear, linear
 from regard.layers.attention import Attention
 from regard.layers.block import Block
 from regard.layers.config import SequenceStack
@@ -81,6 +82,8 @@ class AttentionCell(Block):
         parts["recurrent"] = Recurrent(dim, f"{name}.recurrent", cell=cell, beside=memory_dim)
         super().__init__(config, name, parts)
         self.dim, self.widths, self.attends = dim, (dim, memory_dim), attention is not None
+        self.gate = Linear(dim, 1) if attention is not None and attention.context_gate else None
+        self.doubly_stochastic = 0.0 if attention is None else attention.doubly_stochastic
         self.last_word = attention is not None and attention.last_word
         soft = attention is not None and not attention.hard_attention
         self._is_soft_additive = soft and attention is not None and attention.kind == "additive"
@@ -119,11 +122,15 @@ class AttentionCell(Block):
         for time in range(layout.longest):
             queries.append(torch.cat((state[0], words[time]), 1) if self.last_word else state[0])
             context = look(queries)  # (batch, dim)
+            if self.gate is not None:  # β_t c_t
+                context = self.gate(state[0]).sigmoid() * context
             from_x = input_product(time, context)  # (batch, gates · dim)
             state = cell_step(cell, gates_of(cell, from_x, state[0], hidden, see), state, see)
             history.append(state)
             contexts.append(context)
         _states(ctx)[slot] = _final_states(history, layout)
+        if self.doubly_stochastic and self.training and ctx.penalties is not None:
+            ctx.penalties.append(self.doubly_stochastic * self._imbalance(queries, ctx))
         if tap is not None:
             gates.record()
             if not self._is_edited(tap):
@@ -208,6 +215,17 @@ class AttentionCell(Block):
             return layout.pad(self.cross_attention(tokens, ctx))[:, len(queries) - 1]
 
         return look
+
+    def _imbalance(self, queries: list[Tensor], ctx: Context) -> Tensor:
+        """Σ_i (1 - Σ_t α_ti)², summed over the rows of the batch; i: source tokens, t: queries."""
+        memory, layout = ctx.memory, ctx.layout
+        assert memory is not None  # `_cross_inputs` has refused its absence
+        packed_queries = layout.unpad(torch.stack(queries, 1))
+        weights = self.cross_attention.cross_weights(packed_queries, replace(ctx, tap=None))
+        rows = layout.unpad(weights[:, 0])  # (tokens, key)
+        totals = rows.new_zeros(layout.batch, rows.shape[1])  # Σ_t α_ti, (batch, key)
+        totals = totals.index_add(0, layout.sequence_of, rows)
+        return ((1 - memory.layout.unpad(totals[..., None])) ** 2).sum()
 
     def _record_attention(self, queries: list[Tensor], ctx: Context) -> None:
         """Records the attention of all tokens after the loop, from their queries."""

@@ -25,6 +25,12 @@ class AttentiveContext(Config):
     """Hard attention: the context is the one source token with the highest score. Gradients are
     straight-through: those of soft attention. `sampled`: in training the source token is drawn from
     the softmax (straight-through Gumbel-softmax); in decoding it is the one with the highest."""
+    context_gate: bool = False
+    """Whether a gate scales each context vector: β c_t with β = σ(w · s_{t-1} + b), so that a word
+    may need the source little (Xu et al. 2015, section 4.2.1)."""
+    doubly_stochastic: float = Field(default=0.0, ge=0, le=100)
+    """λ of the penalty λ Σ_i (1 - Σ_t α_ti)² in training, so that all source tokens together get
+    about equal attention over time (Xu et al. 2015, equation 14); 0: none."""
 
     @property
     def summary(self) -> str:

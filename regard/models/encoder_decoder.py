@@ -68,8 +68,10 @@ class EncoderDecoder(Model):
         self, source: Ragged, target: Ragged, targets: Tensor, smoothing: float = 0.0
     ) -> Tensor:
         """Summed cross-entropy of the token after each target token, targets (target tokens,)."""
-        x = self._decode(target, self._context(source, target))
-        return self.head.loss(x, targets, smoothing)
+        ctx = self._context(source, target)
+        ctx.penalties = []
+        x = self._decode(target, ctx)
+        return sum(ctx.penalties, self.head.loss(x, targets, smoothing))
 
     def _context(self, source: Ragged, target: Ragged, tap: Tap | None = None) -> Context:
         """The decoder's context for whole targets, with a causal mask and the memory."""

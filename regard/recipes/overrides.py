@@ -87,6 +87,8 @@ def apply_overrides(
     }
     if ("start", "folder") in overrides and "start" not in values:
         merged |= _without_start_values(merged)
+    if ("start", "encoder") in overrides and "start" not in values:
+        merged |= _without_encoder_values(merged)
     data, model = (
         {path[1]: value for path, value in overrides.items() if path[0] == name and len(path) > 1}
         for name in ("data", "model")
@@ -169,6 +171,15 @@ def _without_start_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """The `tokens` and `model` sections without the values that `start.folder` decides."""
     model = values.get("model")
     return {"tokens": {}} if not isinstance(model, dict) else {"tokens": {}, "model": _free(model)}
+
+
+def _without_encoder_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The `model` section without the values that `start.encoder` decides."""
+    model = values.get("model")
+    encoder = model.get("encoder") if isinstance(model, dict) else None
+    if not isinstance(model, dict) or not isinstance(encoder, dict):
+        return {}
+    return {"model": {**model, "encoder": _free(encoder)}}
 
 
 def _free(section: Mapping[str, Any]) -> dict[str, Any]:

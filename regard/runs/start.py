@@ -1,8 +1,9 @@
 """The start of a run: from random weights, from a pretrained folder, or from its own checkpoint.
 
 In: a recipe, and the checkpoint if the run is resumed. Out: a `RunStart`: the recipe completed
-with the model config and tokenizer of `start.folder`, and the weights to copy. A resumed run takes
-all of that from its own checkpoint, since the folder may no longer exist.
+with the model config and tokenizer of `start.folder`, or with the encoder of `start.encoder`, and
+the weights to copy. A resumed run takes all of that from its own checkpoint, since the folder may
+no longer exist.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from regard.checkpoint.folder import Snapshot, folder_name
 from regard.config import Config
 from regard.data.config import MixtureData
 from regard.errors import InputError
+from regard.inputs.processor import Processor
 from regard.inputs.text import Vocabulary
 from regard.layers import freezing
 from regard.layers.short import Path, value_at, values_of, with_value
@@ -38,6 +40,8 @@ KEYS_OF_FOLDER = {"family", "size", "pooler"}
 """Keys of `model` that the folder and the task decide; a recipe's values are ignored. So are those
 of all heads except `classes` and `tags`."""
 
+ENCODER_PARTS = ("embed", "encoder")
+"""The parts of a model of images that `start.encoder` copies: front and stack."""
 COMMANDS = {
     "classify": "regard train own/classify-scratch",
     "tag": "regard train own/classify-scratch task=tag",
@@ -59,16 +63,22 @@ class RunStart:
     """Config of the folder's model; None without a folder."""
     weights: dict[str, Tensor] = field(default_factory=dict)
     """Weights of the folder's model."""
+    parts: tuple[str, ...] = ()
+    """The parts whose weights are copied; empty: all but heads that differ."""
 
     def prepare(self, model: Any) -> None:
         """Copies the weights into a new model and freezes the parts that `start.freeze` names."""
         self._copy_weights(model)
         if self.recipe.start is not None:
-            freeze(model, self.recipe.start.freeze)
+            encoder_alone = self.recipe.start.encoder is not None
+            freeze(model, self.recipe.start.freeze, encoder_alone=encoder_alone)
 
     def _copy_weights(self, model: Any) -> None:
         """Copies all weights except those of heads whose config differs, such as other classes."""
         if self.config is None:
+            return
+        if self.parts:
+            self._copy_parts(model)
             return
         new_heads = tuple(
             f"{head}." for head in model.config.HEADS
@@ -87,6 +97,17 @@ class RunStart:
             for name, tensor in state.items()
         }  # fmt: skip
         model.load_state_dict(new_state)
+
+    def _copy_parts(self, model: Any) -> None:
+        """Copies the weights of some parts, which are the same in both models."""
+        for part in self.parts:
+            prefix = f"{part}."
+            weights = {
+                name.removeprefix(prefix): weight
+                for name, weight in self.weights.items()
+                if name.startswith(prefix)
+            }
+            getattr(model, part).load_state_dict(weights)
 
 
 def begin(recipe: Recipe, snapshot: Snapshot | None) -> RunStart:
@@ -110,9 +131,18 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> RunStart:
         return RunStart(recipe)
     with torch.random.fork_rng(devices=[]), _advice_without_model(recipe):
         # Loading must not change how a new head is drawn.
-        pretrained = load(recipe.start.folder, device="cpu", download=False)
+        pretrained = load(recipe.start.source, device="cpu", download=False)
+    complete = with_pretrained_model(recipe, pretrained.recipe)
+    if recipe.start.encoder is not None:
+        return RunStart(
+            complete,
+            Processor(pretrained.processor.source),
+            config=pretrained.model.config,
+            weights=pretrained.model.state_dict(),
+            parts=ENCODER_PARTS,
+        )
     return RunStart(
-        with_pretrained_model(recipe, pretrained.recipe),
+        complete,
         pretrained.processor,
         tuple(pretrained.model.vocabularies().values()),
         pretrained.model.config,
@@ -122,11 +152,11 @@ def begin(recipe: Recipe, snapshot: Snapshot | None) -> RunStart:
 
 @contextmanager
 def _advice_without_model(recipe: Recipe) -> Iterator[None]:
-    """A context in which an unknown `start.folder` is reported with the recipe that needs none."""
+    """A context in which an unknown folder is reported with the recipe that needs none."""
     try:
         yield
     except UnknownModel as error:
-        if recipe.task not in COMMANDS:
+        if recipe.task not in COMMANDS or recipe.start is None or recipe.start.folder is None:
             raise
         fix = f"name a pretrained encoder, such as small/fill; without one: {COMMANDS[recipe.task]}"
         raise InputError(f"start.folder: {error.what}", fix=fix) from None
@@ -141,12 +171,13 @@ def outline_of_start(recipe: Recipe) -> tuple[Recipe, tuple[int, ...]]:
     if recipe.start is None:
         return recipe, ()
     with _advice_without_model(recipe):
-        base, sizes = outline(recipe.start.folder)
-    return with_pretrained_model(recipe, base), sizes
+        base, sizes = outline(recipe.start.source)
+    complete = with_pretrained_model(recipe, base)
+    return complete, sizes if recipe.start.encoder is None else ()
 
 
 def with_pretrained_model(recipe: Recipe, base: Recipe) -> Recipe:
-    """Completes a recipe with the model and tokens of the folder that it starts from.
+    """Completes a recipe with the model and tokens, or the encoder, that it starts from.
 
     Args:
         recipe: As the user gave it; without `start` it is returned unchanged.
@@ -157,6 +188,8 @@ def with_pretrained_model(recipe: Recipe, base: Recipe) -> Recipe:
     """
     if recipe.start is None:
         return recipe
+    if recipe.start.encoder is not None:
+        return _with_encoder(recipe, base.model)
     for key in recipe.tokens.model_fields_set:
         if getattr(recipe.tokens, key) != getattr(base.tokens, key):
             raise InputError(
@@ -164,12 +197,45 @@ def with_pretrained_model(recipe: Recipe, base: Recipe) -> Recipe:
                 got=getattr(recipe.tokens, key),
                 expected=f"none: the tokenizer is that of {recipe.start.folder}",
             )
-    model = _pretrained_config(recipe, base.model, recipe.start.folder)
+    model = _pretrained_config(recipe, base.model, recipe.start.source)
     try:
         return Recipe.model_validate({**dict(recipe), "model": model, "tokens": base.tokens})
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]["msg"]
         raise InputError(f"start.folder {recipe.start.folder}", got=problem) from None
+
+
+def _with_encoder(recipe: Recipe, base: ModelConfig) -> Recipe:
+    """Completes a recipe with the encoder of another model.
+
+    Args:
+        recipe: The recipe; of `model.encoder` it only sets what may differ.
+        base: The config of the model whose encoder is used.
+    """
+    folder = "" if recipe.start is None else recipe.start.source
+    sides = base.sides.keys(), recipe.model.sides.keys()
+    if base.reads != recipe.model.reads or not all("encoder" in names for names in sides):
+        raise InputError(
+            "start.encoder",
+            got=f"{folder}, a {base.family} model that reads {base.reads}",
+            expected=f"a model with an encoder of {recipe.model.reads}",
+        )
+    encoder = base.model_dump()["encoder"]
+    if "dense" in encoder:  # dense layers make one vector of an image: they belong to its classes
+        encoder["dense"] = ()
+    values = {**recipe.model.model_dump(), "encoder": encoder}
+    for path, statement in recipe.model.written().items():
+        if path[0] != "encoder":
+            continue
+        if path[-1] in MAY_DIFFER:
+            values = with_value(values, list(path), statement.value)
+        else:
+            _check_same(recipe.model, base, path, folder)
+    try:
+        return recipe.model_copy(update={"model": type(recipe.model).model_validate(values)})
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]["msg"]
+        raise InputError(f"start.encoder {folder}", got=problem) from None
 
 
 def with_model_of_run(recipe: Recipe, old: Recipe) -> Recipe:
@@ -248,7 +314,7 @@ def _check_same(model: ModelConfig, base: ModelConfig, path: Path, folder: str) 
         f"model.{'.'.join(map(str, statement.origin))}",
         got=f"{wanted}{by_size}",
         expected=f"{expected}, as in {folder}",
-        fix=f"with start.folder, only {', '.join(sorted(MAY_DIFFER))} may be set in model",
+        fix=f"only {', '.join(sorted(MAY_DIFFER))} may be set beside start",
     )
 
 
@@ -259,12 +325,13 @@ def _with_values(base: Any, values: dict[str, Any], own_values: Mapping[Path, An
     return type(base).model_validate(values)
 
 
-def freeze(model: Model, what: Freeze) -> None:
+def freeze(model: Model, what: Freeze, *, encoder_alone: bool = False) -> None:
     """Freezes a part of a model: no gradients, no optimizer state, no dropout.
 
     Args:
         model: A model of any family.
         what: The value of `start.freeze`.
+        encoder_alone: Whether only the encoder comes from a trained model.
 
     Raises:
         InputError: The model has fewer layers, or no trainable parameter would be left.
@@ -272,6 +339,8 @@ def freeze(model: Model, what: Freeze) -> None:
     if what == "none":
         return
     depths = model.depths()
+    if encoder_alone:  # the embedding of what the model writes is no part of the encoder
+        depths[0] = [part for part in depths[0] if part is not getattr(model, "target_embed", None)]
     layers = len(depths) - 2  # without the embeddings (first) and the final norm (last)
     number = {"embeddings": 0, "all": layers}.get(str(what), what)
     if not isinstance(number, int) or not 0 <= number <= layers:

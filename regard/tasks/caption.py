@@ -106,6 +106,8 @@ class Caption(WritingTask):
     def prepare(cls, settings: Settings, processor: Processor | None = None) -> Prepared:
         """Reads the images of a recipe, and learns a vocabulary from the training captions.
 
+        A pretrained encoder comes with its reader; its captions' vocabulary is learned.
+
         Args:
             settings: The recipe.
             processor: The processor of a resumed run or of the pretrained model; None: make one.
@@ -117,14 +119,16 @@ class Caption(WritingTask):
         data, model = settings.data, settings.model
         _check_data(data)
         reader = _reader_for(model) if processor is None else processor.source
+        tokenizer = None if processor is None else processor.target
         splits = load_images(data, reader)
         for images in (splits.train, splits.valid):
             _check_captions(images, data.kind)
-        if processor is None:
-            if data.normalise == "data":
-                mean, std = statistics(splits.train.values)
-                reader = reader.model_copy(update={"mean": mean, "std": std})
-            processor = Processor(reader, _learn(splits.train.captions, settings.tokens))
+        if processor is None and data.normalise == "data":
+            mean, std = statistics(splits.train.values)
+            reader = reader.model_copy(update={"mean": mean, "std": std})
+        if tokenizer is None:
+            tokenizer = _learn(splits.train.captions, settings.tokens)
+        processor = Processor(reader, tokenizer)
         options = CaptionOptions(
             image_tokens=model.max_length,
             batch_tokens=settings.train.batch_tokens,
@@ -323,8 +327,19 @@ class Caption(WritingTask):
         check_length(len(ids), "the caption", longest - 1)
         return ids
 
+    def longest_output(self, model: Captioner) -> int:
+        """The most tokens of a caption, with its end."""
+        longest: int = model.config.decoder.front.max_length
+        return longest
+
     def caption(
-        self, model: Captioner, encoded: Sequence[Encoded], config: DecodeConfig, **_: Any
+        self,
+        model: Captioner,
+        encoded: Sequence[Encoded],
+        config: DecodeConfig,
+        *,
+        prefix: str | Sequence[str] = "",
+        **_: Any,
     ) -> list[list[Output]]:
         """The n best captions of each image, with log-probabilities and scores.
 
@@ -332,8 +347,16 @@ class Caption(WritingTask):
             model: The captioner.
             encoded: Images.
             config: The decoding settings.
+            prefix: The text that all captions must begin with, or one text for each.
         """
-        return self.predict(model, encoded, config)
+        prefixes = [prefix] * len(encoded) if isinstance(prefix, str) else prefix
+        return self.predict(model, encoded, config, prefixes=prefixes)
+
+    def stream(
+        self, model: Captioner, image: Encoded, config: DecodeConfig, *, prefix: str = "", **_: Any
+    ) -> Iterator[str]:
+        """Yields the caption piece by piece while it is decoded; see `stream_source`."""
+        return self.stream_source(model, image, config, prefix)
 
     def _search(
         self,
@@ -388,8 +411,7 @@ class Caption(WritingTask):
             if not finished:
                 note = "the caption did not end by itself: it was cut at the maximal length"
         else:
-            longest = model.config.decoder.front.max_length
-            ids, finished = self.target_ids(target, longest), True
+            ids, finished = self.target_ids(target, self.longest_output(model)), True
             with evaluating(model):
                 model(source, Ragged.of([[tokenizer.begin, *ids]]).to(model.device), tap)
             weights, note = first_records(tap), "the caption was given"

@@ -34,6 +34,12 @@ class TranslateOptions(VerbOptions):
     allow_unknown: bool = ALLOW_UNKNOWN
 
 
+class CaptionOptions(VerbOptions):
+    """The options of `caption`."""
+
+    prefix: str | tuple[str, ...] = Field(default="", description="How captions must begin.")
+
+
 class GenerateOptions(VerbOptions):
     """The options of `generate`."""
 

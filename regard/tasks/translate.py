@@ -6,7 +6,7 @@ BLEU and chrF for evaluation, and translations (n-best lists or streams) for use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,6 @@ from regard.errors import InputError
 from regard.inputs.arrays import Ragged
 from regard.inputs.reader import Encoded
 from regard.inputs.text import Vocabulary, learn
-from regard.layers import Tap
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.base_task import Prepared, Settings
 from regard.tasks.measures.unknown import check_known
@@ -184,10 +183,6 @@ class Translate(PairTask):
         check_length(len(ids), "the translation", longest - 1)
         return ids
 
-    def opening(self, text: str, longest: int) -> list[int]:
-        """Encodes the prefix that a translation must begin with; no ids for an empty text."""
-        return self.target_ids(text, longest) if text else []
-
     def banned(self) -> Sequence[int]:
         """The ids that are never generated, such as padding, if the vocabulary names any."""
         return self.symbols().banned
@@ -221,38 +216,8 @@ class Translate(PairTask):
         prefix: str = "",
         **_: Any,
     ) -> Iterator[str]:
-        """Yields the translation piece by piece while it is decoded; no piece is revised later.
-
-        In beam search a token is final once all beams agree on it, so a translation may grow by
-        several words at a time.
-        """
-        begin = self.opening(prefix, model.config.max_length)
-        return self.stream_pieces(model, self.steps(model, text.values, config, begin))
-
-    def predict(
-        self,
-        model: EncoderDecoder,
-        encoded: Sequence[Encoded],
-        config: DecodeConfig,
-        *,
-        prefixes: Sequence[str] | None = None,
-        tap: Tap | None = None,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> list[list[Output]]:
-        """The best translations of each sentence, best first, in their order.
-
-        Args:
-            model: The translation model.
-            encoded: Sentences.
-            config: The decoding settings.
-            prefixes: The text that each translation must begin with.
-            tap: Records or edits activations. A record belongs to one batch, with rows in the order
-                of the sentences; so with a tap all of them are decoded in a single batch.
-            on_progress: Called with the number of sentences just translated.
-        """
-        ids, longest = [text.values for text in encoded], model.config.max_length
-        openings = [self.opening(text, longest) for text in prefixes or [""] * len(ids)]
-        return self.outputs(model, ids, config, prefixes=openings, tap=tap, on_progress=on_progress)
+        """Yields the translation piece by piece while it is decoded; see `stream_source`."""
+        return self.stream_source(model, text, config, prefix)
 
     def decode_output(self, ids: Sequence[int]) -> str:
         """Decodes the ids of a translation to text."""

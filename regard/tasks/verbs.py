@@ -241,10 +241,9 @@ class _Translate(Verb):
 class _Caption(_Translate):
     name = "caption"
     help = "Write a caption for each image file."
-    options_at = "regard.tasks.options.VerbOptions"
+    options_at = "regard.tasks.options.CaptionOptions"
     noun = "FILE"
     key = "file"
-    streams = "never"
     empty_row: ClassVar[Mapping[str, Any]] = {"captions": []}
     lists_unknown = False
 

@@ -74,6 +74,15 @@ class WritingTask(BaseTask, ABC):
         """Encodes a given target; raises an error if the model cannot write it."""
         raise NotImplementedError
 
+    def longest_output(self, model: Any) -> int:
+        """The most tokens of an output, with its end."""
+        longest: int = model.config.max_length
+        return longest
+
+    def opening(self, text: str, longest: int) -> list[int]:
+        """Encodes the prefix that an output must begin with; no ids for an empty text."""
+        return self.target_ids(text, longest) if text else []
+
     def read_prompts(self, model: Any, items: Sequence[str], **options: Any) -> list[Encoded]:
         """Reads texts to be continued or completed; by default as `read` does."""
         return self.read(model, items, **options)
@@ -84,12 +93,17 @@ class WritingTask(BaseTask, ABC):
         encoded: Sequence[Encoded],
         config: DecodeConfig,
         *,
+        prefixes: Sequence[str] | None = None,
         tap: Tap | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> list[list[Output]]:
-        """The best outputs for each text, best first; see `outputs`."""
-        ids = [text.values for text in encoded]
-        return self.outputs(model, ids, config, tap=tap, on_progress=on_progress)
+        """The best outputs for each text, best first; see `outputs`.
+
+        `prefixes` are the texts that the outputs must begin with.
+        """
+        ids, longest = [text.values for text in encoded], self.longest_output(model)
+        openings = None if prefixes is None else [self.opening(text, longest) for text in prefixes]
+        return self.outputs(model, ids, config, prefixes=openings, tap=tap, on_progress=on_progress)
 
     def forbidden(self, config: DecodeConfig) -> Forbidden | None:
         """A function that forbids tokens, depending on those before them; None: none is."""
@@ -169,6 +183,17 @@ class WritingTask(BaseTask, ABC):
     def steps(self, model: Any, ids: Ids, config: DecodeConfig, prefix: Ids = ()) -> Iterator[Step]:
         """The steps in which the output for one source or prompt is decoded; see `outputs`."""
         return self._search(engine.stream, model, [ids], config, [prefix])
+
+    def stream_source(
+        self, model: Any, encoded: Encoded, config: DecodeConfig, prefix: str = ""
+    ) -> Iterator[str]:
+        """Yields the output for a source piece by piece while it is decoded; none is revised later.
+
+        In beam search a token is final once all beams agree on it, so an output may grow by several
+        words at a time.
+        """
+        begin = self.opening(prefix, self.longest_output(model))
+        return self.stream_pieces(model, self.steps(model, encoded.values, config, begin))
 
     def stream_pieces(self, model: Any, steps: Iterator[Step]) -> Iterator[str]:
         """Yields the text of the ids that each decoding step settles, and the rest at the end."""

@@ -13,18 +13,35 @@ Freeze = int | Literal["none", "embeddings", "all"]
 
 
 class StartConfig(Config):
-    """Fine-tuning: training starts from a trained model's config, tokenizer and weights.
+    """Training starts from a trained model: from all of it, or from its encoder.
 
-    The `model` section then only sets what may differ: dropout, and the names of classes or tags.
+    With `folder` the `model` section only sets what may differ: dropout, and the names of classes
+    or tags. With `encoder` that holds for `model.encoder` alone.
     """
 
-    folder: str
-    """A run, a checkpoint, a Hugging Face folder or a shipped model. It is read only when the run
-    starts; a resumed run reads its own checkpoint."""
+    folder: str | None = None
+    """A run, a checkpoint, a Hugging Face folder or a shipped model, whose config, tokenizer and
+    weights are used. It is read only when the run starts; a resumed run reads its own
+    checkpoint."""
+    encoder: str | None = None
+    """As `folder`, but only the encoder and what it reads are used, for a model whose other parts
+    are new: a trained classifier of images becomes the eyes of a captioner."""
     freeze: Freeze = "none"
     """`embeddings`; a number n: embeddings and the n lowest layers; `all`: embeddings and every
     layer of the encoder (or of the decoder, if there is no encoder). Frozen parts have no
     dropout."""
+
+    @model_validator(mode="after")
+    def _check_source(self) -> StartConfig:
+        """Checks that either a whole model or its encoder is named."""
+        if (self.folder is None) == (self.encoder is None):
+            raise ValueError("start needs folder: DIR or encoder: DIR, one of them")
+        return self
+
+    @property
+    def source(self) -> str:
+        """The model to start from."""
+        return self.folder or self.encoder or ""
 
 
 class TrainConfig(Config):

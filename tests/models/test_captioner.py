@@ -247,3 +247,61 @@ def test_six_captions_are_learned_by_heart(name):
         config = DecodeConfig(beam=beam, max_length=20)
         best = [hypotheses[0].ids for hypotheses in decode(model.eval(), images, symbols, config)]
         assert [list(caption) for caption in best] == ids
+
+
+def show_attend_and_tell(model, memory, tokens):
+    """The logits of one image's caption, as equations: memory (cells, dim), tokens of the caption.
+
+    e_ti = v·tanh(W s + U h_i), α = softmax(e), c = σ(w · s + b) Σ_i α_i h_i, (s, m) = LSTM([y; c])
+    """
+    cell, weights = model.decoder.blocks[0], []
+    layer = cell.recurrent.cells
+    lstm = torch.nn.LSTMCell(layer.input_size, layer.hidden_size)
+    lstm.load_state_dict(
+        {name.removesuffix("_l0"): value for name, value in layer.named_parameters()}
+    )
+    s, m = model.decoder.first(memory.mean(0)).tanh().view(2, -1)
+    keys, vector = cell.cross_attention.key_value(memory), cell.cross_attention.score.vector[0]
+    logits = []
+    for y in model.target_embed.weight[torch.tensor(tokens)] * model.target_embed.scale:
+        alpha = ((cell.cross_attention.query(s) + keys).tanh() @ vector).softmax(0)
+        context = cell.gate(s).sigmoid() * (alpha @ memory)
+        s, m = lstm(torch.cat((y, context)), (s, m))
+        logits.append(model.head(model.decoder.readout(torch.cat((s, context, y))).tanh()))
+        weights.append(alpha)
+    return torch.stack(logits), torch.stack(weights)
+
+
+GATED = LSTM | {"dropout": 0.0, "context_gate": True, "doubly_stochastic": 0.7}
+
+
+@torch.no_grad()
+def test_a_gate_scales_the_context_as_in_the_paper(images):
+    model = build(CaptionerConfig(encoder=RESNET, decoder=GATED, tied=False), VOCAB).eval()
+    torch.nn.init.normal_(model.decoder.blocks[0].gate.weight, std=2.0)
+    memory = model.encode(images.take([1]))
+    expected, _ = show_attend_and_tell(model, memory.x, [1, 5, 6, 2])
+    close(model(images.take([1]), Ragged.of([[1, 5, 6, 2]])), expected)
+    rows = torch.tensor([[1, 5, 6, 2]])
+    close(steps(model, images.take([1]), rows)[0], expected)
+
+
+def test_a_doubly_stochastic_penalty_is_that_of_the_paper_and_only_in_training(images):
+    model = build(CaptionerConfig(encoder=CNN | {"dropout": 0.0}, decoder=GATED), VOCAB).train()
+    captions, targets = Ragged.of([[1, 5, 6], [1, 5]]), torch.tensor([5, 6, 2, 5, 2])
+    images = images.take([0, 1])
+    loss = model.loss(images, captions, targets)
+    memory = model.encode(images)
+    cells = memory.layout.lengths[0]
+    penalty = sum(
+        (
+            (1 - show_attend_and_tell(model, memory.x[row * cells :][:cells], tokens)[1].sum(0))
+            ** 2
+        ).sum()
+        for row, tokens in enumerate(([1, 5, 6], [1, 5]))
+    )
+    plain = model.eval().loss(images, captions, targets)
+    torch.testing.assert_close(loss - plain, 0.7 * penalty, rtol=1e-5, atol=1e-5)
+    vector = model.decoder.blocks[0].cross_attention.score.vector
+    grads = [torch.autograd.grad(value, vector, retain_graph=True)[0] for value in (loss, plain)]
+    assert not torch.allclose(*grads)  # the penalty changes what the scores learn

@@ -3,6 +3,9 @@
 A scene is a pure function of (seed, split, number). From it come the image at any size, without
 jagged edges; the mask of each object; a caption such as "a large red circle to the left of a small
 blue square"; and the classes that a scene can be asked for.
+
+In the style `varied` the same scenes look as people draw them in other programs: other reds and
+greens, white grounds, stretched shapes with an outline, jagged edges.
 """
 
 from __future__ import annotations
@@ -34,6 +37,16 @@ COLOURS = {
     "purple": (140, 60, 180),
     "black": (30, 30, 30),
 }
+VARIED_COLOURS = {
+    "red": ((255, 0, 0), (237, 28, 36), (200, 16, 30), (230, 60, 60)),
+    "orange": ((255, 165, 0), (255, 127, 39), (255, 140, 0), (240, 120, 30)),
+    "yellow": ((255, 255, 0), (255, 242, 0), (250, 220, 50), (255, 215, 0)),
+    "green": ((0, 128, 0), (0, 200, 0), (34, 177, 76), (0, 255, 0), (110, 190, 60)),
+    "blue": ((0, 0, 255), (63, 72, 204), (30, 110, 230), (0, 60, 170), (70, 130, 220)),
+    "purple": ((128, 0, 128), (163, 73, 164), (110, 40, 170), (160, 32, 240)),
+    "black": ((0, 0, 0), (20, 20, 30), (45, 45, 45)),
+}
+"""Further values of each colour, as drawing programs have them, for the style `varied`."""
 SIZES = {"small": (0.09, 0.12), "medium": (0.14, 0.17), "large": (0.2, 0.24)}
 """The smallest and largest radius, as a share of the image's side."""
 SHAPES = ("circle", "ring", "square", "triangle", "star", "cross")
@@ -70,6 +83,26 @@ class Thing:
     turn: float
     """Rotation in degrees, clockwise."""
     rgb: tuple[int, int, int]
+    stretch: float = 1.0
+    """Width over height; the longer of the two is 2 · radius."""
+    proportion: float = 1.0
+    """Factor on a ring's hole, a star's inner radius and the width of a cross's arms."""
+    outline: float = 0.0
+    """Width of a dark outline, as a share of the radius."""
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, top, right and bottom of the object, as shares of the image's side."""
+        if self.shape in ("circle", "ring"):
+            corners = [(-1.0, -1.0), (1.0, 1.0)]
+        else:
+            corners = _turned(_outline(self), self.turn)
+        wide, high = (self.radius * scale for scale in _scales(self.stretch))
+        right, down = ([corner[axis] for corner in corners] for axis in (0, 1))
+        return (
+            self.x + wide * min(right), self.y + high * min(down),
+            self.x + wide * max(right), self.y + high * max(down),
+        )  # fmt: skip
 
     @property
     def words(self) -> str:
@@ -83,6 +116,8 @@ class Scene:
 
     objects: tuple[Thing, ...]
     ground: tuple[int, int, int]
+    smooth: bool = True
+    """Whether edges are drawn without steps."""
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -115,16 +150,17 @@ class Scene:
         return {
             "caption": self.caption,
             "labels": self.labels,
-            "objects": [asdict(thing) for thing in self.objects],
+            "objects": [_stated(thing) for thing in self.objects],
             "relations": list(self.relations),
         }
 
     def draw(self, side: int) -> Image.Image:
         """Draw the scene: RGB, side x side."""
-        image = Image.new("RGB", (side * FINER, side * FINER), self.ground)
+        finer = FINER if self.smooth else 1
+        image = Image.new("RGB", (side * finer, side * finer), self.ground)
         for thing in self.objects:
             _paint_thing(image, thing, thing.rgb, self.ground)
-        return image.reduce(FINER)
+        return image.reduce(finer) if self.smooth else image
 
     def mask(self, side: int) -> NDArray[np.uint8]:
         """Compute which object covers each pixel: (side, side), 0 for the ground, else from 1 on.
@@ -139,7 +175,45 @@ class Scene:
         return mask
 
 
-def make_scene(seed: int, part: int, number: int, most: int = 2, least: int = 1) -> Scene:
+def unseen_kinds(count: int) -> list[int]:
+    """The kinds (colour and shape) that no training scene has, spread over colours and shapes.
+
+    Example:
+        >>> [SHAPES[kind // len(COLOURS)] for kind in unseen_kinds(3)]
+        ['circle', 'ring', 'square']
+    """
+    colours = len(COLOURS)  # along the diagonals of the table of shapes and colours
+    diagonal = [
+        shape * colours + (shape * 2 + start) % colours
+        for start in range(colours)
+        for shape in range(len(SHAPES))
+    ]
+    return diagonal[:count]
+
+
+def _kinds(random: np.random.Generator, part: int, count: int, unseen: int) -> list[int]:
+    """The kinds of a scene's objects, no two alike; in a test scene the first are of the unseen."""
+    kinds = random.permutation(len(COLOURS) * len(SHAPES)).tolist()
+    if unseen:
+        hidden = set(unseen_kinds(unseen))
+        if part == PARTS["test"]:
+            kinds.sort(key=lambda kind: kind not in hidden)
+            first = kinds[:1] + random.permutation(kinds[1:]).tolist()[: count - 1]
+            return [int(kind) for kind in random.permutation(first)]
+        kinds = [kind for kind in kinds if kind not in hidden]
+    return [int(kind) for kind in kinds[:count]]
+
+
+def make_scene(
+    seed: int,
+    part: int,
+    number: int,
+    most: int = 2,
+    least: int = 1,
+    *,
+    style: str = "plain",
+    unseen: int = 0,
+) -> Scene:
     """Make one scene: a pure function of its arguments.
 
     Args:
@@ -148,6 +222,8 @@ def make_scene(seed: int, part: int, number: int, most: int = 2, least: int = 1)
         number: Number of the scene.
         most: The most objects.
         least: The fewest objects.
+        style: `plain`, or `varied`: the same scene as other programs would draw it.
+        unseen: How many kinds (colour and shape) only test scenes have; each has one or more.
 
     Example:
         >>> make_scene(0, 0, 7).caption == make_scene(0, 0, 7).caption
@@ -155,7 +231,7 @@ def make_scene(seed: int, part: int, number: int, most: int = 2, least: int = 1)
     """
     random = generator(seed, part, number)
     count = int(random.integers(least, most + 1))
-    kinds = random.permutation(len(COLOURS) * len(SHAPES))[:count].tolist()  # no two alike
+    kinds = _kinds(random, part, count, unseen)
     sizes = sorted(random.permutation(len(SIZES))[:count].tolist(), reverse=True)
     light = int(random.integers(208, 248))
     red, green, blue = (light + random.integers(-8, 9, 3)).tolist()
@@ -166,7 +242,26 @@ def make_scene(seed: int, part: int, number: int, most: int = 2, least: int = 1)
         if _are_apart(positions, [thing.radius for thing in objects]):
             placed = zip(objects, positions, strict=True)
             things = tuple(replace(thing, x=x, y=y) for thing, (x, y) in placed)
-            return Scene(things, (red, green, blue))
+            scene = Scene(things, (red, green, blue))
+            return _varied(random, scene) if style == "varied" else scene
+
+
+def _varied(random: np.random.Generator, scene: Scene) -> Scene:
+    """The scene in other colours, stretched, with outlines, on another ground, jagged or not."""
+    things = []
+    for thing in scene.objects:
+        values = VARIED_COLOURS[thing.colour]
+        number = int(random.integers(len(values) + 1))
+        rgb = thing.rgb if number == len(values) else values[number]
+        red, green, blue = np.clip(np.array(rgb) + random.integers(-9, 10, 3), 0, 255).tolist()
+        stretch, proportion = (float(np.exp(random.uniform(-0.22, 0.22))) for _ in range(2))
+        outline = float(random.uniform(0.06, 0.16)) if random.random() < 0.2 else 0.0
+        varied = replace(thing, rgb=(red, green, blue), stretch=round(stretch, 4),
+                         proportion=round(proportion, 4), outline=round(outline, 4))  # fmt: skip
+        things.append(varied)
+    white, tint = random.random() < 0.5, random.integers(200, 256, 3).tolist()
+    ground = (255, 255, 255) if white else scene.ground if random.random() < 0.5 else tuple(tint)
+    return Scene(tuple(things), ground, smooth=bool(random.random() < 0.6))
 
 
 def _draw_thing(random: np.random.Generator, kind: int, size: int) -> Thing:
@@ -200,22 +295,39 @@ def _relation(first: Thing, second: Thing) -> str:
     return "below" if down > 0 else "above"
 
 
+def _stated(thing: Thing) -> dict[str, Any]:
+    """An object as JSON; what is usual in the style `plain` is left out."""
+    usual = {"stretch": 1.0, "proportion": 1.0, "outline": 0.0}
+    return {key: value for key, value in asdict(thing).items() if usual.get(key) != value}
+
+
+def _scales(stretch: float) -> tuple[float, float]:
+    """The factors on width and height, of which the larger is 1."""
+    return min(1.0, stretch), min(1.0, 1 / stretch)
+
+
+def _turned(corners: Sequence[tuple[float, float]], turn: float) -> list[tuple[float, float]]:
+    """Points, rotated clockwise by an angle in degrees."""
+    cosine, sine = math.cos(math.radians(turn)), math.sin(math.radians(turn))
+    return [(cosine * x - sine * y, sine * x + cosine * y) for x, y in corners]
+
+
 def _paint_thing(image: Image.Image, thing: Thing, fill: Any, ground: Any) -> None:
     """Draw one object into an image of any size."""
     side, draw = image.width, ImageDraw.Draw(image)
     x, y, radius = (value * side for value in (thing.x, thing.y, thing.radius))
+    wide, high = (radius * scale for scale in _scales(thing.stretch))
+    dark = None if thing.outline == 0 or ground == 0 else (25, 25, 25)  # none in a mask
+    edge = max(1, round(thing.outline * radius)) if dark else 1
     if thing.shape in ("circle", "ring"):
-        draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=fill)
+        draw.ellipse((x - wide, y - high, x + wide, y + high), fill, dark, edge)
         if thing.shape == "ring":
-            inner = 0.55 * radius
-            draw.ellipse((x - inner, y - inner, x + inner, y + inner), fill=ground)
+            hole = RING * thing.proportion
+            across, down = hole * wide, hole * high
+            draw.ellipse((x - across, y - down, x + across, y + down), ground, dark, edge)
         return
-    cosine, sine = math.cos(math.radians(thing.turn)), math.sin(math.radians(thing.turn))
-    corners = []
-    for right, down in OUTLINES[thing.shape]:
-        turned_right, turned_down = cosine * right - sine * down, sine * right + cosine * down
-        corners.append((x + radius * turned_right, y + radius * turned_down))
-    draw.polygon(corners, fill=fill)
+    corners = _turned(_outline(thing), thing.turn)
+    draw.polygon([(x + wide * a, y + high * b) for a, b in corners], fill, dark, edge)
 
 
 def _corners(count: int, radii: Sequence[float], first: float = -90) -> list[tuple[float, float]]:
@@ -227,16 +339,21 @@ def _corners(count: int, radii: Sequence[float], first: float = -90) -> list[tup
     return corners
 
 
-ARM = 0.33
-"""Half the width of a cross's arms."""
-OUTLINES = {
-    "square": _corners(4, [1.0], -45),
-    "triangle": _corners(3, [1.0]),
-    "star": _corners(10, [1.0, 0.42]),
-    "cross": [(-ARM, -1), (ARM, -1), (ARM, -ARM), (1, -ARM), (1, ARM), (ARM, ARM), (ARM, 1),
-              (-ARM, 1), (-ARM, ARM), (-1, ARM), (-1, -ARM), (-ARM, -ARM)],
-}  # fmt: skip
-"""The corners of each shape in a circle of radius 1; x to the right, y down."""
+RING, STAR, ARM = 0.55, 0.42, 0.33
+"""A ring's hole and a star's inner radius as shares of the radius; half the width of an arm."""
+
+
+def _outline(thing: Thing) -> list[tuple[float, float]]:
+    """The corners of a shape in a circle of radius 1, not rotated; x to the right, y down."""
+    arm = ARM * thing.proportion
+    outlines = {
+        "square": _corners(4, [1.0], -45),
+        "triangle": _corners(3, [1.0]),
+        "star": _corners(10, [1.0, STAR * thing.proportion]),
+        "cross": [(-arm, -1), (arm, -1), (arm, -arm), (1, -arm), (1, arm), (arm, arm), (arm, 1),
+                  (-arm, 1), (-arm, arm), (-1, arm), (-1, -arm), (-arm, -arm)],
+    }  # fmt: skip
+    return outlines[thing.shape]
 
 
 def scenes_of(data: ScenesData, split: str) -> Iterator[Scene]:
@@ -244,7 +361,11 @@ def scenes_of(data: ScenesData, split: str) -> Iterator[Scene]:
     count = data.pairs if split == "train" else data.held_out
     least = 2 if data.label == "relation" else 1
     most = max(least, data.objects)
-    return (make_scene(data.seed, PARTS[split], number, most, least) for number in range(count))
+    changes: dict[str, Any] = {"style": data.style, "unseen": data.unseen}
+    return (
+        make_scene(data.seed, PARTS[split], number, most, least, **changes)
+        for number in range(count)
+    )
 
 
 def scene_splits(data: ScenesData, reader: ImageReader) -> ImageSplits:
