@@ -69,6 +69,28 @@ def test_no_slide_is_shown_by_a_table_of_costs_alone():
             assert verbs != {"plan"}, slide
 
 
+ANY_PART = ("steps", "architecture")
+"""Figures with an option for any part of any model; others show the rows that they name."""
+
+
+def test_every_figure_of_a_slide_is_one_for_its_rows():
+    for deck in index.decks().values():
+        for slide in deck.slides:
+            shown = [c.split()[2] for c in slide.commands if c.startswith("regard show ")]
+            for name in set(shown) - set(ANY_PART):
+                assert set(find(name).lectures) & set(slide.rows), f"{slide}: {name}"
+
+
+def test_slides_that_a_figure_is_about_are_shown_by_it():
+    """Words of titles, and the figures without which such a slide is not shown."""
+    needed = {"batch norm": "batchnorm", "feed-forward": "feedforward", "bottleneck": "compare"}
+    for words, name in needed.items():
+        slides = [s for deck in index.decks().values() for s in deck.slides if words in s.title]
+        assert slides
+        for slide in slides:
+            assert any(name in command for command in slide.commands), slide
+
+
 def test_every_row_that_a_slide_names_is_in_the_ledger():
     rows = set(
         re.findall(r"^\| (\d+\.\d+[a-z]?) \|", (ROOT / "docs/lectures.md").read_text(), re.M)
