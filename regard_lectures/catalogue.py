@@ -290,23 +290,25 @@ _FIGURES = {
         title="Patches as tokens: an image, chopped and projected",
         lectures=("1.6", "7.4"),
         text="the path of an image",
+        own="--text: an image; model=: a model of images, such as small/digits",
         options={
-            "patch": Option(16, "side of a patch, of images of 64 × 64", high=32),
+            "patch": Option(16, "side of a patch in pixels", high=32),
             "dim": Option(24, "width of a token", high=128),
-            "model": Option("", "a model of images, whose matrix is used"),
+            "model": Option("", "a model of images, whose reader and matrix are used"),
             "seed": SEED,
         },
     ),
     "anything": Figure(
         title="You can tokenize anything: chop it, project each chunk",
         lectures=("1.6",),
-        module="patches",
+        text="the path of an image, a sound (.wav), a table (.csv) or a text; or a text itself",
+        own="--text: an image, a sound, a table or a text",
         options={"dim": Option(24, "width of a token", high=128), "seed": SEED},
     ),
     "entries": Figure(
         title="Attention on pixels and on patches: entries and memory",
         lectures=("7.3", "7.4"),
-        module="patches",
+        own="image=, layers=, heads=: a size of your own; none else: it is arithmetic",
         options={
             "image": Option(224, "side of the image in pixels", low=16, high=4096),
             "layers": Option(48, "layers", high=1000),
@@ -329,11 +331,11 @@ _FIGURES = {
         options={"model": Option("words/glove", "a run of own/vectors, or a file of vectors")},
     ),
     "orthogonal": Figure(
-        title="Many nearly orthogonal directions fit in N dimensions",
+        title="How many nearly orthogonal directions fit in N dimensions?",
         lectures=("1.4",),
-        module="words",
+        own="degrees=: a range of angles of your own; none else: the directions are random",
         options={
-            "degrees": Option(15.0, "the largest difference of an angle from 90°", low=5, high=40),
+            "degrees": Option(1.0, "the largest difference of an angle from 90°", low=0.5, high=40),
             "steps": Option(150, "steps of gradient descent", high=5000),
         },
         measured=True,
@@ -424,25 +426,29 @@ _FIGURES = {
         },
     ),
     "gates": Figure(
-        title="A gate, unrolled, is a weighted sum over the past",
+        title="A gate, unrolled: which weights the past has in a state",
         lectures=("2.4",),
         module="recurrence",
-        text="2 to 12 words of words/glove that a GRU reads",
+        text="a sentence whose word vectors a GRU reads",
+        own="--text: a sentence",
         options={"seed": SEED},
     ),
     "road": Figure(
         title="From a gate to multi-head attention in four steps",
         lectures=("2.4",),
         text="pairs of letters and digits, and two letters, such as 'b7 a3 d1 ab'",
+        own="--text: pairs and a question; heads=, steps=: a training of your own",
         options={
             "heads": Option(2, "number of heads of the last step", high=8),
             "steps": Option(600, "training steps", high=10_000),
+            "tries": TRIES,
         },
         measured=True,
     ),
     "cells": Figure(
-        title="How many parameters a GRU and an LSTM have",
+        title="How many parameters do a GRU and an LSTM have?",
         lectures=("2.2", "2.3"),
+        own="dim=: a width of your own; none else: parameters do not depend on a text",
         options={"dim": Option(256, "width of input and state", high=4096)},
     ),
     "fields": Figure(
@@ -472,10 +478,12 @@ _FIGURES = {
     "vanishing": Figure(
         title="Gradients through time: recurrent cells and attention",
         lectures=("2.4b",),
-        module="recurrence",
+        text="a text whose word vectors are read, in place of random tokens",
+        own="--text: a text; length=, dim=: random texts of another size",
         options={
-            "length": Option(60, "tokens of a text", low=4, high=500),
-            "dim": Option(64, "width of input and state", low=4, high=512),
+            "length": Option(60, "tokens of a random text", low=4, high=500),
+            "dim": Option(64, "width of input and state for random texts", low=4, high=512),
+            "tries": Option(3, "draws of the weights", high=10),
             "seed": SEED,
         },
     ),
@@ -511,54 +519,62 @@ _FIGURES = {
         },
     ),
     "heads": Figure(
-        title="Several narrow heads keep apart what one wide head mixes",
+        title="One wide head or several narrow ones",
         lectures=("3.4",),
+        own="heads=, steps=, seed=: a training of your own; none else: the tokens are random",
         options={
             "heads": Option(4, "number of heads that are compared with one", low=2, high=16),
             "steps": Option(800, "training steps", high=5000),
+            "tries": TRIES,
         },
         measured=True,
     ),
     "question": Figure(
-        title="A head found by its question: “Any adjectives in front of me?”",
+        title="Is there a head that asks “Any adjectives in front of me?”",
         lectures=("3.4",),
-        text="noun phrases (or a translator's sentence) to show the head's weights on",
+        text="a sentence with an adjective, to show the head's weights on",
+        own="--text: any sentence; model=: a translator from English to German",
         options={
-            "model": Option("", "a translator trained on the grammar, instead of training"),
+            "model": Option("", "a translator to German, instead of training"),
             "pairs": Option(300, "examples to measure", low=2, high=5000),
             "steps": Option(1500, "training steps", high=10_000),
+            "tries": TRIES,
         },
         measured=True,
     ),
     "waves": Figure(
-        title="Sinusoidal positions: fast and slow waves",
+        title="Sinusoidal positions as waves, and counting in binary",
         lectures=("4.1", "4.3"),
         module="positions",
+        text="a sentence, such as 'I am a robot', whose positions are drawn",
+        own="--text: a sentence; length=, dim=: a size of your own",
         options={
             "length": Option(64, "number of positions", low=8, high=512),
-            "dim": Option(64, "width of a position's vector", low=8, high=1024),
+            "dim": Option(64, "width of a position's vector", low=4, high=1024),
         },
     ),
     "wavelengths": Figure(
-        title="Wavelengths of sinusoidal positions: from 2π to 10000 · 2π",
+        title="Wavelengths of sinusoidal positions",
         lectures=("4.2",),
         module="positions",
+        own="dim=: a width of your own; none else: they depend on no text",
         options={"dim": Option(64, "width of a position's vector", low=8, high=1024)},
     ),
     "shift": Figure(
-        title="A shift is a rotation: PE(i+k) = M PE(i) with the same M for every i",
+        title="A shift of positions as a matrix: PE(i+k) = M PE(i)",
         lectures=("4.4", "4.5"),
         module="positions",
+        own="by=, dim=: a shift and a width of your own; none else: they depend on no text",
         options={
             "by": Option(3, "by how many positions to shift", high=32),
             "dim": Option(16, "width of a position's vector", low=4, high=256),
         },
     ),
     "order": Figure(
-        title="Without positions, a sentence is a bag of words",
+        title="Reordered words: what changes without positions and with them",
         lectures=("3.6", "4.6"),
-        module="positions",
         text="a sentence to reorder",
+        own="--text: a sentence",
         options={
             "positions": Option(
                 "sinusoidal", "the position scheme that is compared with none", choices=SCHEMES
@@ -569,7 +585,8 @@ _FIGURES = {
     "pair": Figure(
         title="The same words in another place: the same scores, or not",
         lectures=("4.12",),
-        text="two sentences with a slash between them",
+        text="a sentence, or two that share words, with a slash between them",
+        own="--text: a sentence, or two with a slash between them; model=: an encoder",
         options={
             "model": Option("", "a trained encoder, in place of new absolute ones"),
             "head": Option(0, "whose scores to draw", low=0),
@@ -580,6 +597,7 @@ _FIGURES = {
         title="Train short, test long: which positions hold?",
         lectures=("4.13",),
         module="lengths",
+        own="steps=: a training of your own; none else: the texts are random patterns",
         options={
             "steps": Option(1000, "training steps of each scheme", high=100_000),
             "tries": TRIES,
@@ -623,11 +641,14 @@ _FIGURES = {
     "loss": Figure(
         title="The loss as a picture: the model's distribution beside its target",
         lectures=("5.5b",),
-        text="a pair of known words, such as 'merci = thanks'",
+        text="a sentence = its translation, such as 'merci = thanks'",
+        own="--text: a sentence and its translation; model=: a translator",
         options={
-            "word": Option(1, "which word of the translation", high=32),
+            "word": Option(1, "which word of the translation, of model= which token", high=64),
+            "model": Option("", "a translator, instead of training"),
             "steps": Option(200, "training steps", high=10_000),
             "smoothing": Option(0.1, "label smoothing", low=0, high=0.9),
+            "tries": TRIES,
         },
         measured=True,
     ),
@@ -637,15 +658,17 @@ _FIGURES = {
         module="published",
     ),
     "families": Figure(
-        title="Who may attend to whom: GPT, BERT and T5 differ in their masks",
+        title="Who may attend to whom in GPT, BERT and T5",
         lectures=("6.1", "6.2", "6.3"),
-        text="a sentence of 2 to 12 words",
+        text="a sentence",
+        own="--text: a sentence",
         options={"seed": SEED},
     ),
     "objectives": Figure(
         title="One text, three training objectives: next token, masked tokens, spans",
         lectures=("6.1", "6.2", "6.3"),
-        text="a text of 2 to 36 words",
+        text="a text",
+        own="--text: a text",
         options={
             "draws": Option(200, "number of draws for the measured shares", high=10_000),
             "seed": SEED,
@@ -673,9 +696,12 @@ _FIGURES = {
     "sizes": Figure(
         title="How large, how long, how much: the table of model sizes, computed",
         lectures=("6.7",),
+        own="model=: a size, a recipe, a run or a folder, as a row; price=, share=: your chips",
         options={
             "price": Option(1.0, "dollars for an hour of a chip", low=0.001, high=1000),
             "share": Option(0.3, "share of its peak that a chip reaches", low=0.01, high=1),
+            "model": Option("", "a model to add, as `regard plan` takes it"),
+            "part": Option("table", "what to draw", choices=("table", "growth")),
         },
     ),
     "animal": Figure(
@@ -693,9 +719,12 @@ _FIGURES = {
         title="The lectures' sentences, each with a model and what it shows",
         lectures=("5.8b",),
         text="a sentence of your own in place of the lectures'",
+        own="--text: a sentence; model=: a translator or a writer",
         options={
             "scene": Option(
-                "", "one scene", choices=("", "dogs", "her", "gender", "walk", "once", "hello")
+                "",
+                "one scene",
+                choices=("", "dogs", "her", "gender", "walk", "once", "hello", "nurse"),
             ),
             "model": Option("", "a translator or a writer; by default those of the shelf"),
         },
@@ -713,20 +742,24 @@ _FIGURES = {
         },
     ),
     "induction": Figure(
-        title="Learning in context: two attention layers learn it, one does not",
+        title="Learning in context: with two attention layers, and with one",
         lectures=("6.6",),
+        own="steps=, dim=, heads=: a training of your own; none else: the texts are random",
         options={
             "steps": Option(1000, "training steps", high=100_000),
             "dim": Option(64, "width of the two models", low=8, high=512),
             "heads": Option(4, "heads of a layer", high=16),
+            "tries": TRIES,
         },
         measured=True,
     ),
     "prompts": Figure(
-        title="Examples in the prompt, and steps written before the answer",
+        title="Do examples in the prompt, written steps and size help?",
         lectures=("6.6b",),
+        own="steps=, tries=: a training of your own; none else: rules and sums are random",
         options={
             "steps": Option(400, "training steps of each model", high=100_000),
+            "tries": TRIES,
         },
         measured=True,
     ),

@@ -10,42 +10,36 @@ during a call.
 from __future__ import annotations
 
 import math
-import os
-import statistics
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 from regard.draw import LINE_STYLES, MUTED, LineStyle
 from regard.errors import InputError
-from regard.explain import Board, Drawing, key_of
+from regard.explain import Board, Drawing, Numbers, Words, key_of
 from regard.layers import AdditiveScore, Attention, DotScore, Mask, attend_unfused, plain_context
+from regard_lectures.timing import (
+    Call,
+    Cost,
+    Name,
+    measured,
+    measured_line,
+    range_of,
+    ratio,
+    verdict,
+)
+from regard_lectures.tries import Spread, draw_spread
 
+KINDS = ("additive", "dot product", "dot product, fused")
+WIDTHS = ("narrow", "full")
+"""Heads of a share of the width, and of all of it."""
 SHORTEST = 32
 """The shortest sequence whose scores are measured."""
 LENGTH = 128
 """The number of tokens for which heads are measured."""
-TURN = 0.002
-"""Seconds that a turn takes at least: a quick call is repeated."""
-
-Call = Callable[[], object]
-Name = tuple[str, int]
-"""A contestant: its kind, and a length or a number of heads."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a call takes."""
-
-    seconds: float
-    """The median over all rounds."""
-    bytes: int
-    """The peak of its allocations."""
 
 
 @torch.inference_mode()
@@ -79,7 +73,8 @@ def costs(length: int, dim: int, heads: int, rounds: int, seed: int) -> Drawing:
     x, ctx = torch.randn(LENGTH, width), plain_context((LENGTH,))
     times = measured({name: partial(layer, x, ctx) for name, layer in layers.items()}, rounds)
     flops = {name: attention_flops(layer, LENGTH) for name, layer in layers.items()}
-    return _draw(_Measurements(lengths, dim, scores, counts, times, flops), rounds, seed)
+    result = _Measurements(lengths, dim, scores, counts, times, flops)
+    return _draw(result.numbers(rounds), rounds, seed)
 
 
 def score_calls(length: int, dim: int) -> dict[str, Call]:
@@ -103,65 +98,6 @@ def attention_flops(layer: Attention, length: int) -> int:
     return projections + products
 
 
-def measured(calls: Mapping[Name, Call], rounds: int) -> dict[Name, Cost]:
-    """Time and memory of each call.
-
-    Args:
-        calls: The contestants.
-        rounds: How often each takes a turn; each round begins with another contestant.
-    """
-    names, threads = list(calls), torch.get_num_threads()
-    memory = {name: peak_bytes(call) for name, call in calls.items()}
-    turns: dict[Name, list[float]] = {name: [] for name in names}
-    torch.set_num_threads(1)
-    try:
-        again = {name: max(1, math.ceil(TURN / _seconds(call, 1))) for name, call in calls.items()}
-        for number in range(rounds):
-            first = number % len(names)
-            for name in names[first:] + names[:first]:
-                turns[name].append(_seconds(calls[name], again[name]))
-    finally:
-        torch.set_num_threads(threads)
-    return {name: Cost(statistics.median(turns[name]), memory[name]) for name in names}
-
-
-def _seconds(call: Call, again: int) -> float:
-    """The mean CPU time of this thread in some calls in a row."""
-    begun = time.thread_time()  # other programs on the machine do not count
-    for _ in range(again):
-        call()
-    return max((time.thread_time() - begun) / again, 1e-9)
-
-
-def peak_bytes(call: Call) -> int:
-    """The largest sum of the memory that torch allocated and had not yet freed during a call."""
-    with (
-        _silent_profiler(),
-        profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched,
-    ):
-        call()
-    now = peak = 0
-    for event in watched.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            now += event.nbytes()
-            peak = max(peak, now)
-    return peak
-
-
-@contextmanager
-def _silent_profiler() -> Iterator[None]:
-    """Keep the profiler from printing when it starts and stops."""
-    before = os.environ.get("KINETO_LOG_LEVEL")
-    os.environ["KINETO_LOG_LEVEL"] = "99"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["KINETO_LOG_LEVEL"]
-        else:
-            os.environ["KINETO_LOG_LEVEL"] = before
-
-
 @dataclass(frozen=True)
 class _Measurements:
     """All measurements."""
@@ -176,89 +112,151 @@ class _Measurements:
     """By width of a head (`narrow`: d/h, `full`: d) and number of heads."""
     flops: dict[Name, int]
 
-    @property
-    def kinds(self) -> list[str]:
-        """The kinds of scores."""
-        return list(dict.fromkeys(name for name, _ in self.scores))
+    def numbers(self, rounds: int) -> Numbers:
+        """What the picture shows and its words say."""
+        n = self.lengths[-1]
+        additive, dot = (self.scores[name, n] for name in ("additive", "dot product"))
+        single = self.times["narrow", 1]
+        return {
+            "rounds": rounds,
+            "dim": self.dim,
+            "lengths": self.lengths,
+            **cost_numbers(self.scores, self.lengths),
+            "additive_over_dot_seconds": ratio(additive, dot),
+            "additive_over_dot_bytes": additive.bytes / dot.bytes,
+            "heads": self.counts,
+            **{
+                f"seconds_heads_{kind}": [ratio(self.times[kind, h], single) for h in self.counts]
+                for kind in WIDTHS
+            },
+            **{
+                f"flops_heads_{kind}": [self.flops[kind, count] for count in self.counts]
+                for kind in WIDTHS
+            },
+        }
 
-    def factor(self, what: str) -> float:
-        """Additive over dot product at the longest sequence, in `seconds` or `bytes`."""
-        additive, dot = (
-            self.scores[name, self.lengths[-1]] for name in ("additive", "dot product")
+
+def cost_numbers(costs: Mapping[Name, Cost], lengths: Sequence[int]) -> Numbers:
+    """Seconds (median and quartiles) and bytes at each length, for each kind."""
+    kinds = dict.fromkeys(kind for kind, _ in costs)
+    seconds, sizes = (
+        {f"{what}_{key_of(kind)}": [of(costs[kind, n]) for n in lengths] for kind in kinds}
+        for what, of in (
+            ("seconds", lambda cost: range_of(cost.turns)),
+            ("bytes", lambda cost: cost.bytes),
         )
-        return float(getattr(additive, what) / getattr(dot, what))
-
-    def slower(self, kind: str, what: str = "times") -> list[float]:
-        """Time or FLOPs for each number of heads, relative to one head."""
-        values = [
-            self.times[kind, count].seconds if what == "times" else self.flops[kind, count]
-            for count in self.counts
-        ]
-        single = self.times["narrow", 1].seconds if what == "times" else self.flops["narrow", 1]
-        return [value / single for value in values]
-
-
-def _draw(result: _Measurements, rounds: int, seed: int) -> Drawing:
-    most, width = result.counts[-1], result.counts[-1] * result.dim
-    caption = (
-        f"At {result.lengths[-1]} tokens additive scores take {result.factor('seconds'):.0f} × the "
-        f"time and {result.factor('bytes'):.0f} × the memory of dot products; {most} heads of "
-        f"{result.dim} take {result.slower('narrow')[-1]:.1f} × the time of one of {width}."
     )
+    return {**seconds, **sizes}
+
+
+def words_costs(numbers: Numbers) -> Words:
+    """Whether additive scores take longer, and whether several heads do."""
+    rounds, most = numbers["rounds"], numbers["heads"][-1]
+    times, heads = numbers["additive_over_dot_seconds"], numbers["seconds_heads_narrow"][-1]
+    scores = {
+        "more": f"Additive scores take {times[0]:.0f} × the time of dot products",
+        "less": f"Additive scores take {times[0]:.2f} × the time of dot products",
+        "the same": "Additive scores take about as long as dot products",
+        "unknown": "Additive scores or dot products: these times cannot tell which is slower",
+    }[verdict(times, rounds)]
+    together = {
+        "more": f"{most} heads take longer than one",
+        "less": f"{most} heads take less time than one",
+        "the same": f"{most} heads as long as one",
+        "unknown": "",
+    }[verdict(heads, rounds)]
+    title = "; ".join(filter(None, (scores, together)))
+    width = most * numbers["dim"]
+    caption = (
+        f"At {numbers['lengths'][-1]} tokens additive scores take {span_of(times)} × the time and "
+        f"{numbers['additive_over_dot_bytes']:.1f} × the memory of dot products: "
+        f"{_memory(numbers['additive_over_dot_bytes'])}. {most} heads of {numbers['dim']} take "
+        f"{span_of(heads)} × the time of one of {width}"
+    )
+    doubt = "" if together else ": these times cannot tell which is slower"
+    return Words(title, f"{caption}{doubt}.")
+
+
+def _memory(factor: float) -> str:
+    """What a ratio of bytes, which is exact, says about additive scores."""
+    if factor > 1:
+        return "they store a vector for each pair of tokens, not a number"
+    return "they store no more than these"
+
+
+def span_of(times: Sequence[float]) -> str:
+    """The quartiles of a ratio in words.
+
+    Example:
+        >>> span_of([2, 1.94, 2.11]), span_of([86, 80.2, 91]), span_of([1, 0.96, 1.01])
+        ('1.9 to 2.1', '80 to 91', '1.0')
+    """
+    low, high = (f"{value:.0f}" if value >= 10 else f"{value:.1f}" for value in times[1:])
+    return low if low == high else f"{low} to {high}"
+
+
+def _draw(numbers: Numbers, rounds: int, seed: int) -> Drawing:
+    width = numbers["heads"][-1] * numbers["dim"]
     details = (
-        f"Measured now on one core: medians of {rounds} rounds in which all take turns. "
-        f"Left and middle: one head of width {result.dim}; additive: "
+        f"Medians of {rounds} rounds in which all take turns; vertical lines and ranges: half of "
+        f"the rounds lie between. Left and middle: one head of width {numbers['dim']}; additive: "
         "v·tanh(q + k), a vector for each pair of tokens; dot product: q·k / √d_k, a number; "
         "fused: the same in PyTorch's kernel, which never stores all scores. Right: a whole "
         f"self-attention layer of width {width} on {LENGTH} tokens, its projections included, "
         f"beside one head of {width}: FLOPs are the same for every number of heads "
-        f"({result.flops['narrow', 1] / 1e6:,.0f} million) if each is d/h wide, and grow with this "
-        f"number if each is d wide. Seed {seed}."
+        f"({numbers['flops_heads_narrow'][0] / 1e6:,.0f} million) if each is d/h wide, and grow "
+        f"with this number if each is d wide. Seed {seed}."
     )
-    styles = dict(zip(result.kinds, LINE_STYLES, strict=False))
-    with Board(caption, (1, 1, 1), details) as board:
+    styles = dict(zip(KINDS, LINE_STYLES, strict=False))
+    limits = measured_line(rounds)
+    with Board(words_costs(numbers), (1, 1, 1), details, limits=limits) as board:
         board.legend(styles)
-        draw_costs(board, styles, result.lengths, result.scores, "tokens", result.lengths)
-        _draw_heads(board, result)
-        return board.drawing(**_numbers(result))
+        draw_costs(board, styles, numbers, "tokens", numbers["lengths"])
+        _draw_heads(board, numbers)
+        return board.drawing(**numbers)
 
 
 def draw_costs(
     board: Board,
     styles: Mapping[str, LineStyle],
-    lengths: Sequence[int],
-    costs: Mapping[Name, Cost],
+    numbers: Numbers,
     label: str,
     ticks: Sequence[int],
 ) -> None:
     """Draw time and memory against the length, in the first two panels, a line for each kind."""
-    for panel, (heading, what, scale) in enumerate(
-        (("time, ms", "seconds", 1e3), ("memory, MB", "bytes", 1e-6))
-    ):
-        axes = board.chart(panel, heading, label, "")
-        values: list[float] = []
-        for kind, style in styles.items():
-            line = [scale * getattr(costs[kind, n], what) for n in lengths]
-            values += line
-            axes.curve(lengths, line, style=style, marker=style.marker)
-        axes.log_axis("x", ticks)
-        axes.log_axis("y", decades(values))
+    lengths = numbers["lengths"]
+    axes, values = board.chart(0, "time, ms", label, ""), list[float]()
+    for kind, style in styles.items():
+        line = 1e3 * np.array(numbers[f"seconds_{key_of(kind)}"])  # (lengths, middle-low-high)
+        values += line.flatten().tolist()
+        draw_spread(axes, lengths, Spread(*line.T.tolist()), style)
+    axes.log_axis("x", ticks)
+    axes.log_axis("y", decades(values))
+    axes, values = board.chart(1, "memory, MB", label, ""), list[float]()
+    for kind, style in styles.items():
+        sizes = [1e-6 * size for size in numbers[f"bytes_{key_of(kind)}"]]
+        values += sizes
+        axes.curve(lengths, sizes, style=style, marker=style.marker)
+    axes.log_axis("x", ticks)
+    axes.log_axis("y", decades(values))
 
 
-def _draw_heads(board: Board, result: _Measurements) -> None:
+def _draw_heads(board: Board, numbers: Numbers) -> None:
     """Time and FLOPs of several heads over those of one, for heads of width d/h and of width d."""
     axes = board.chart(2, "time of h heads", "heads h", "× that of one head")
+    counts, single = numbers["heads"], numbers["flops_heads_narrow"][0]
     for kind, name, number in (("full", "of width d", 3), ("narrow", "of width d/h", 4)):
-        style, flops = LINE_STYLES[number], "FLOPs of both" if kind == "narrow" else None
-        solid = LineStyle(style.colour)
-        axes.curve(result.counts, result.slower(kind), style=solid, marker=style.marker, label=name)
-        axes.curve(
-            result.counts, result.slower(kind, "flops"), style=LineStyle(MUTED, ":"), width=2.2,
-            label=flops,
-        )  # fmt: skip
-    axes.log_axis("x", result.counts)
-    axes.log_axis("y", result.counts)
-    axes.set_ylim(0.5, 2.2 * result.counts[-1])
+        style, label = LINE_STYLES[number], "FLOPs of both" if kind == "narrow" else None
+        line = np.array(numbers[f"seconds_heads_{kind}"])  # (heads, middle-low-high)
+        draw_spread(
+            axes, counts, Spread(*line.T.tolist()), LineStyle(style.colour, "-", style.marker)
+        )
+        axes.curve([], [], style=LineStyle(style.colour), marker=style.marker, label=name)
+        shares = [flops / single for flops in numbers[f"flops_heads_{kind}"]]
+        axes.curve(counts, shares, style=LineStyle(MUTED, ":"), width=2.2, label=label)
+    axes.log_axis("x", counts)
+    axes.log_axis("y", counts)
+    axes.set_ylim(0.5, 2.2 * counts[-1])
     axes.draw_legend("upper left")
 
 
@@ -266,27 +264,3 @@ def decades(values: Sequence[float]) -> list[float]:
     """The powers of ten from below the smallest value to above the largest."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     return [10.0**exponent for exponent in range(low, high + 1)]
-
-
-def _numbers(result: _Measurements) -> dict[str, object]:
-    return {
-        "lengths": result.lengths,
-        **{
-            f"{what}_{key_of(name)}": [
-                getattr(result.scores[name, n], what) for n in result.lengths
-            ]
-            for name in result.kinds
-            for what in ("seconds", "bytes")
-        },
-        "additive_times_dot_seconds": result.factor("seconds"),
-        "additive_times_dot_bytes": result.factor("bytes"),
-        "heads": result.counts,
-        **{
-            f"{what}_heads_{kind}": values
-            for kind in ("narrow", "full")
-            for what, values in (
-                ("seconds", [result.times[kind, count].seconds for count in result.counts]),
-                ("flops", [result.flops[kind, count] for count in result.counts]),
-            )
-        },
-    }

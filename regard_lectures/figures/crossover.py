@@ -13,18 +13,25 @@ layer can make: attention multiplies all tokens at once, the GRU one token per s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from statistics import median
 
+import numpy as np
 import torch
 
 from regard.draw import LINE_STYLES, MUTED, LineStyle
-from regard.explain import Board, Drawing
+from regard.explain import Board, Drawing, Numbers, Words
 from regard.layers import Attention, Recurrent, plain_context
-from regard_lectures.figures.costs import attention_flops, decades, measured
+from regard_lectures.figures.costs import attention_flops, decades
+from regard_lectures.timing import FEWEST_ROUNDS, Cost, measured, measured_line, range_of
+from regard_lectures.tries import Spread, draw_spread, listed, span
 
 NARROWEST, SHORTEST, LONGEST = 16, 32, 16_384
 """The smallest width; the shortest text, and the longest, after which the search ends."""
+
+EXACT, FAR = 0.01, 2
+"""Operations cross at n = d within a hundredth; much longer is more than twice as long."""
 
 
 def recurrent_flops(layer: Recurrent, length: int) -> int:
@@ -57,19 +64,33 @@ def crossing(
     return None
 
 
-def times(dim: int, rounds: int) -> tuple[list[int], list[float], list[float]]:
-    """Lengths, and the seconds of attention and of a GRU at each, until attention takes longer."""
+def times(dim: int, rounds: int) -> tuple[list[int], list[Cost], list[Cost]]:
+    """Lengths, and what attention and a GRU take at each, until attention is slower each round."""
     attention, recurrent = Attention(dim, 1), Recurrent(dim, cell="gru")
-    lengths, seconds = [SHORTEST], list[tuple[float, float]]()
+    lengths, taken = [SHORTEST], list[tuple[Cost, Cost]]()
     while True:
         x, ctx = torch.randn(lengths[-1], dim), plain_context((lengths[-1],))
         layers: dict[str, Attention | Recurrent] = {"attention": attention, "gru": recurrent}
         calls = {(name, 0): partial(layer, x, ctx) for name, layer in layers.items()}
         costs = measured(calls, rounds)
-        seconds.append((costs["attention", 0].seconds, costs["gru", 0].seconds))
-        if seconds[-1][0] > seconds[-1][1] or lengths[-1] >= LONGEST:
-            return lengths, [attention for attention, _ in seconds], [gru for _, gru in seconds]
+        taken.append((costs["attention", 0], costs["gru", 0]))
+        if (
+            all(a > b for a, b in zip(*(cost.turns for cost in taken[-1]), strict=True))
+            or lengths[-1] >= LONGEST
+        ):
+            return lengths, [attention for attention, _ in taken], [gru for _, gru in taken]
         lengths.append(2 * lengths[-1])
+
+
+def crossings(
+    lengths: Sequence[int], attention: Sequence[Cost], gru: Sequence[Cost]
+) -> list[float | None]:
+    """The length at which attention becomes slower, in each round."""
+    rounds = len(attention[0].turns)
+    return [
+        crossing(lengths, *([cost.turns[number] for cost in line] for line in (attention, gru)))
+        for number in range(rounds)
+    ]
 
 
 @torch.inference_mode()
@@ -78,46 +99,73 @@ def crossover(dim: int, rounds: int, seed: int) -> Drawing:
 
     Args:
         dim: The largest width.
-        rounds: The number of rounds of which a time is the median.
+        rounds: The number of rounds.
         seed: The seed of all tensors.
     """
     torch.manual_seed(seed)
     widths = [NARROWEST * 2**i for i in range(int(math.log2(dim / NARROWEST)) + 1)]
-    by_time, counted = list[float | None](), list[float | None]()
-    curves: tuple[list[int], list[float], list[float]] = ([], [], [])
+    by_time, counted = list[list[float | None]](), list[float | None]()
     for width in widths:
-        curves = times(width, rounds)
-        by_time.append(crossing(*curves))
-        lengths = [max(2, width // 2), width, 2 * width]
+        lengths, *lines = times(width, rounds)
+        by_time.append(crossings(lengths, *lines))
+        around = [max(2, width // 2), width, 2 * width]
         attention, recurrent = Attention(width, 1), Recurrent(width, cell="gru")
         works = (
-            [float(attention_flops(attention, n)) for n in lengths],
-            [float(recurrent_flops(recurrent, n)) for n in lengths],
+            [float(attention_flops(attention, n)) for n in around],
+            [float(recurrent_flops(recurrent, n)) for n in around],
         )
-        counted.append(crossing(lengths, *works))
-    return _draw(widths, counted, by_time, curves, rounds)
-
-
-def _draw(
-    widths: list[int],
-    counted: list[float | None],
-    by_time: list[float | None],
-    curves: tuple[list[int], list[float], list[float]],
-    rounds: int,
-) -> Drawing:
-    width, met = widths[-1], by_time[-1]
-    when = f"from {met:,.0f} tokens on" if met else f"never up to {LONGEST:,} tokens"
-    caption = (
-        "Counted in operations, attention costs more than a GRU as soon as the text is longer than "
-        f"the width, n > d; in time, on this machine, at d = {width} {when}."
+        counted.append(crossing(around, *works))
+    return _draw(
+        {
+            "rounds": rounds,
+            "widths": widths,
+            "slower_from_by_operations": counted,
+            "slower_from_by_time": by_time,
+            "lengths": lengths,
+            "seconds_attention": [range_of(cost.turns) for cost in lines[0]],
+            "seconds_recurrent": [range_of(cost.turns) for cost in lines[1]],
+        }
     )
+
+
+def words_crossover(numbers: Numbers) -> Words:
+    """Whether the operations cross at n = d, and where the times do."""
+    widths, counted = numbers["widths"], numbers["slower_from_by_operations"]
+    width, met = widths[-1], numbers["slower_from_by_time"][-1]
+    at_the_width = all(n and abs(n / d - 1) < EXACT for d, n in zip(widths, counted, strict=True))
+    places = "n = d" if at_the_width else listed([f"{n:,.0f}" if n else "never" for n in counted])
+    found = [n for n in met if n is not None]
+    known = len(met) >= FEWEST_ROUNDS
+    when = f"{span(found, ',.0f')} tokens" if found else ""
+    if not found:
+        title = f"Up to {LONGEST:,} tokens attention takes less time than a GRU"
+    elif not known or len(found) < len(met):
+        title = "From which length on attention takes longer than a GRU, these times cannot tell"
+    elif min(found) > width:
+        title = "Attention takes longer than a GRU only in texts much longer than the width"
+        if min(found) <= FAR * width:
+            title = "Attention takes longer than a GRU in texts longer than the width"
+    else:
+        title = "Attention takes longer than a GRU already in texts as long as the width"
+    rounds = f"{len(found)} of {len(met)} rounds" if len(met) > 1 else "a single round"
+    caption = (
+        f"In operations attention costs more from {places} on (widths "
+        f"{listed([str(d) for d in widths])}). In time, at d = {width}, it does "
+        + (f"from {when} on, in {rounds}." if found else f"not up to {LONGEST:,} tokens.")
+    )
+    return Words(title, caption)
+
+
+def _draw(numbers: Numbers) -> Drawing:
+    widths, rounds = numbers["widths"], numbers["rounds"]
+    counted, by_time = numbers["slower_from_by_operations"], numbers["slower_from_by_time"]
     details = (
         "FLOPs of one layer for n tokens of width d: GRU 12 n d², attention 8 n d² + 4 n² d, equal "
-        "at n = d; without projections, n² d against n d², it is n = d as well. Times are those of "
-        f"one core, medians of {rounds} rounds; texts are doubled from {SHORTEST} tokens until "
-        "attention takes longer, and the crossing is interpolated. A GRU multiplies one token at a "
-        "time by its matrices, and its steps wait for each other, so that it reaches a smaller "
-        "share of the machine's speed; on hardware with many cores even more so."
+        "at n = d; without projections, n² d against n d², it is n = d as well. Times: medians of "
+        f"{rounds} rounds, vertical lines from quartile to quartile, on the left from the least to "
+        f"the largest; texts are doubled from {SHORTEST} tokens until attention takes longer, and "
+        "the crossing is interpolated. A GRU multiplies one token at a time by its matrices, and "
+        "its steps wait for each other; attention multiplies all tokens at once."
     )
     styles = {
         "n = d": LineStyle(MUTED, ":"),
@@ -126,28 +174,40 @@ def _draw(
         "attention": LINE_STYLES[2],
         "GRU": LINE_STYLES[3],
     }
-    with Board(caption, (1, 1), details) as board:
+    limits = measured_line(rounds)
+    with Board(words_crossover(numbers), (1, 1), details, limits=limits) as board:
         board.legend(styles)
         axes = board.chart(0, "attention costs more from n =", "width d", "")
-        for name, values in (("by operations", counted), ("by time", by_time)):
-            known = [(d, n) for d, n in zip(widths, values, strict=True) if n is not None]
-            across, up = zip(*known, strict=True)
-            axes.curve(across, up, style=styles[name], marker=styles[name].marker, markersize=9)
+        drawn = [float(n) for n in widths]
+        for name, rows in (("by operations", [[n] for n in counted]), ("by time", by_time)):
+            known = [
+                (d, [n for n in row if n]) for d, row in zip(widths, rows, strict=True) if any(row)
+            ]
+            if known:
+                values = [row for _, row in known]
+                drawn += [n for row in values for n in row]
+                spread = Spread(
+                    *map(
+                        list,
+                        zip(*((median(row), min(row), max(row)) for row in values), strict=True),
+                    )
+                )
+                draw_spread(axes, [d for d, _ in known], spread, styles[name])
         axes.curve(widths, widths, style=styles["n = d"])
         axes.log_axis("x", widths)
-        axes.log_axis("y", decades([widths[0], *(n for n in (*counted, *by_time) if n)]))
-        lengths, *lines = curves
-        axes = board.chart(1, f"time at d = {width}, ms", "tokens n", "")
-        for name, line in zip(("attention", "GRU"), lines, strict=True):
-            shown = [1e3 * seconds for seconds in line]
-            axes.curve(lengths, shown, style=styles[name], marker=styles[name].marker)
-        axes.log_axis("x", [n for n in (100, 1000, 10_000) if lengths[0] <= n <= lengths[-1]])
-        axes.log_axis("y", decades([1e3 * seconds for line in lines for seconds in line]))
-        return board.drawing(
-            widths=widths,
-            slower_from_by_operations=counted,
-            slower_from_by_time=by_time,
-            lengths=lengths,
-            seconds_attention=lines[0],
-            seconds_recurrent=lines[1],
-        )
+        axes.log_axis("y", decades(drawn))
+        _draw_times(board, numbers, {name: styles[name] for name in ("attention", "GRU")})
+        return board.drawing(**numbers)
+
+
+def _draw_times(board: Board, numbers: Numbers, styles: Mapping[str, LineStyle]) -> None:
+    """Draw the time of both layers at the largest width."""
+    lengths, width = numbers["lengths"], numbers["widths"][-1]
+    axes = board.chart(1, f"time at d = {width}, ms", "tokens n", "")
+    shown: list[float] = []
+    for kind, style in zip(("attention", "recurrent"), styles.values(), strict=True):
+        line = 1e3 * np.array(numbers[f"seconds_{kind}"])  # (lengths, middle-low-high)
+        draw_spread(axes, lengths, Spread(*line.T.tolist()), style)
+        shown += line.flatten().tolist()
+    axes.log_axis("x", [n for n in (100, 1000, 10_000) if lengths[0] <= n <= lengths[-1]])
+    axes.log_axis("y", decades(shown))

@@ -12,22 +12,23 @@ of the last tokens have 90% of the gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.draw import LINE_STYLES, LineStyle
-from regard.explain import Board, Drawing, key_of
+from regard.explain import Board, Drawing, Numbers, Words, key_of
 from regard.layers import (
     Attention,
-    Context,
     GatedConvolution,
     Mask,
     Mixer,
     Recurrent,
     plain_context,
 )
+from regard_lectures.tries import draw_spread, span, spread_of, trainings
 
 TEXTS = 16
 """Random texts over which gradients are averaged."""
@@ -37,21 +38,40 @@ CONVOLUTION, DILATED, RESTRICTED = "convolution", "dilated convolution", "restri
 ATTENTION, RECURRENT = "attention", "recurrent"
 KINDS = (CONVOLUTION, DILATED, RESTRICTED, ATTENTION, RECURRENT)
 
+
+class Sizes(NamedTuple):
+    """Sizes of the texts and layers that are compared."""
+
+    length: int
+    """Tokens of a text."""
+    kernel: int
+    """Tokens that a convolution sees, the token itself included."""
+    reach: int
+    """Tokens before it that a token may attend to in restricted attention."""
+    dim: int
+    """The width of a token."""
+
+
 Layer = Callable[[Tensor], Tensor]
-"""Maps the tokens of a text (n, d) to (n, d)."""
+"""Maps the tokens of some texts (texts · n, d) to (texts · n, d)."""
 
 
-def dilated(layer: Mixer, step: int) -> Layer:
+def dilated(layer: Mixer, step: int, texts: int = 1) -> Layer:
     """A convolution that sees every `step`-th token.
 
-    The tokens r, r + step, r + 2 step … are a text of their own for each r below `step`, and the
-    layer is applied to these texts.
+    The tokens r, r + step, r + 2 step … of a text are a text of their own for each r below `step`,
+    and the layer is applied to these texts.
     """
 
     def apply(x: Tensor) -> Tensor:
-        order = torch.cat([torch.arange(first, len(x), step) for first in range(step)])
-        lengths = [len(range(first, len(x), step)) for first in range(step)]
-        out = layer(x[order], plain_context([n for n in lengths if n]))
+        length = len(x) // texts
+        rows = [
+            torch.arange(text * length + first, (text + 1) * length, step)
+            for text in range(texts)
+            for first in range(min(step, length))
+        ]
+        order = torch.cat(rows)
+        out = layer(x[order], plain_context([len(row) for row in rows]))
         return out[order.argsort()]
 
     return apply
@@ -79,37 +99,41 @@ def new_layer(kind: str, dim: int, kernel: int) -> Mixer:
     return layer.double()
 
 
-def stack(kind: str, layers: int, dim: int, kernel: int, reach: int) -> Layer:
-    """New layers of one kind, applied one after the other, without residuals."""
-    parts = [new_layer(kind, dim, kernel) for _ in range(layers)]
+def stack(kind: str, layers: int, sizes: Sizes) -> list[Layer]:
+    """New layers of one kind, to be applied one after the other, without residuals."""
 
-    def context(length: int) -> Context:
-        ctx = plain_context((length,), causal=True)
-        ctx.mask = Mask(causal=True, window=reach if kind == RESTRICTED else None)
-        return ctx
+    def apply(part: Mixer) -> Layer:
+        ctx = plain_context((sizes.length,) * TEXTS, causal=True)
+        ctx.mask = Mask(causal=True, window=sizes.reach if kind == RESTRICTED else None)
+        return lambda x: part(x, ctx)
 
-    def apply(x: Tensor) -> Tensor:
-        for depth, layer in enumerate(parts):
-            step = kernel**depth if kind == DILATED else 1
-            if step < len(x):  # a wider one sees zeros only
-                x = dilated(layer, step)(x) if step > 1 else layer(x, context(len(x)))
-        return x
+    parts = [new_layer(kind, sizes.dim, sizes.kernel) for _ in range(layers)]
+    if kind != DILATED:
+        return [apply(part) for part in parts]
+    steps = [sizes.kernel**depth for depth in range(layers)]
+    return [  # a step beyond the text would see zeros only: that layer is left out
+        dilated(part, step, TEXTS) if step < sizes.length else (lambda x: x)
+        for part, step in zip(parts, steps, strict=True)
+    ]
 
-    return apply
 
+def gradients(layers: Sequence[Layer], sizes: Sizes) -> list[Tensor]:
+    """How much the last output depends on each token, by distance from the last one.
 
-def gradients(layer: Layer, length: int, dim: int) -> Tensor:
-    """How much the last output depends on each token, by distance from the last one: (length,).
-
-    The mean length of ∂(v·y_n)/∂x_{n-k} over random texts and directions v.
+    Returns:
+        After each layer (length,): the mean length of ∂(v·y_n)/∂x_{n-k} over random texts and
+        directions v.
     """
-    total = torch.zeros(length, dtype=torch.float64)
-    for _ in range(TEXTS):
-        x = torch.randn(length, dim, dtype=torch.float64, requires_grad=True)
-        direction = torch.randn(dim, dtype=torch.float64)
-        [gradient] = torch.autograd.grad((layer(x)[-1] * direction).sum(), [x])
-        total += gradient.norm(dim=1).flip(0) / TEXTS
-    return total
+    x = torch.randn(TEXTS * sizes.length, sizes.dim, dtype=torch.float64, requires_grad=True)
+    direction = torch.randn(TEXTS, sizes.dim, dtype=torch.float64)
+    y, lines = x, list[Tensor]()
+    for layer in layers:
+        y = layer(y)
+        last = y.view(TEXTS, sizes.length, sizes.dim)[:, -1]  # (texts, dim)
+        [gradient] = torch.autograd.grad((last * direction).sum(), [x], retain_graph=True)
+        norms = gradient.view(TEXTS, sizes.length, sizes.dim).norm(dim=2)  # (texts, length)
+        lines.append(norms.mean(0).flip(0))
+    return lines
 
 
 def most_of(line: Tensor) -> int:
@@ -118,7 +142,9 @@ def most_of(line: Tensor) -> int:
     return int((shares < SHARE).sum()) + 1
 
 
-def fields(length: int, layers: int, kernel: int, reach: int, dim: int, seed: int) -> Drawing:
+def fields(
+    length: int, layers: int, kernel: int, reach: int, dim: int, tries: int, seed: int
+) -> Drawing:
     """Draw how far back the last token sees after each number of layers.
 
     Args:
@@ -127,63 +153,87 @@ def fields(length: int, layers: int, kernel: int, reach: int, dim: int, seed: in
         kernel: The tokens that a convolution sees, the token itself included.
         reach: The tokens before it that a token may attend to in restricted attention.
         dim: The width of a token.
-        seed: The seed of weights and texts.
+        tries: How many sets of new weights.
+        seed: The seed of weights and texts; further tries have the seeds after it.
     """
-    depths = list(range(1, layers + 1))
-    expected = {
-        kind: [formula(kind, depth, length, kernel, reach) for depth in depths] for kind in KINDS
-    }
-    seen: dict[str, list[int]] = {kind: [] for kind in KINDS}
-    most: dict[str, list[int]] = {kind: [] for kind in KINDS}
+    sizes, depths = Sizes(length, kernel, reach, dim), range(1, layers + 1)
+    seen: dict[str, list[list[int]]] = {}
+    most: dict[str, list[list[int]]] = {}
     for kind in KINDS:
-        for depth in depths:
-            torch.manual_seed(seed)
-            line = gradients(stack(kind, depth, dim, kernel, reach), length, dim)
-            seen[kind].append(int((line > 0).sum()))
-            most[kind].append(most_of(line))
-    return _draw(length, kernel, reach, depths, expected, seen, most)
+        tables = []
+        for one_seed in range(seed, seed + tries):
+            torch.manual_seed(one_seed)
+            tables.append(gradients(stack(kind, layers, sizes), sizes))
+        seen[key_of(kind)] = [[int((line > 0).sum()) for line in lines] for lines in tables]
+        most[key_of(kind)] = [[most_of(line) for line in lines] for lines in tables]
+    numbers = {
+        "length": length,
+        "kernel": kernel,
+        "reach": reach,
+        "tries": tries,
+        "layers": list(depths),
+        "formula": {
+            key_of(kind): [formula(kind, depth, length, kernel, reach) for depth in depths]
+            for kind in KINDS
+        },
+        "measured": seen,
+        "most_of_the_gradient": most,
+    }
+    return _draw(numbers)
 
 
-def _draw(
-    length: int,
-    kernel: int,
-    reach: int,
-    depths: list[int],
-    expected: dict[str, list[int]],
-    seen: dict[str, list[int]],
-    most: dict[str, list[int]],
-) -> Drawing:
-    last = {kind: line[-1] for kind, line in seen.items()}
+def words_fields(numbers: Numbers) -> Words:
+    """How far each kind sees, whether the formulas say so, and where most of the gradient is."""
+    length, depth = numbers["length"], numbers["layers"][-1]
+    seen = {kind: numbers["measured"][key_of(kind)] for kind in KINDS}
+    last = {kind: span(line[-1] for line in lines) for kind, lines in seen.items()}
+    whole = [kind for kind in KINDS if min(line[0] for line in seen[kind]) == length]
+    later = [kind for kind in KINDS if kind not in whole]
+    if whole and later:
+        title = f"One layer sees all {length} tokens only if it is {' or '.join(whole)}"
+    else:
+        title = f"One layer of {'each' if whole else 'no'} kind sees all {length} tokens"
+    right = all(line == numbers["formula"][key_of(kind)] for kind in KINDS for line in seen[kind])
+    agree = "as the formulas say" if right else "not as the formulas say (lines)"
+    sees = ", ".join(f"{kind} {last[kind]}" for kind in later)
+    most = {kind: [line[0] for line in numbers["most_of_the_gradient"][key_of(kind)]]
+            for kind in (RECURRENT, ATTENTION)}  # fmt: skip
+    recurrent, attention = (span(most[kind]) for kind in (RECURRENT, ATTENTION))
+    less = max(most[RECURRENT]) < min(most[ATTENTION])
+    more = min(most[RECURRENT]) > max(most[ATTENTION])
+    compared = "fewer than" if less else "more than" if more else "not clearly another number than"
     caption = (
-        f"After {depths[-1]} layers a convolution sees {last[CONVOLUTION]} tokens, a dilated one "
-        f"{last[DILATED]}; attention and recurrence see all {length} after one, but "
-        f"{SHARE:.0%} of the recurrent gradient is on the last {most[RECURRENT][0]}."
+        f"Tokens seen after {depth} layer{'s' * (depth > 1)}, {agree}: {sees or f'all {length}'}. "
+        f"After one layer {SHARE:.0%} of a recurrent gradient is on the last {recurrent} tokens, "
+        f"{compared} attention's {attention}."
     )
+    return Words(title, caption)
+
+
+def _draw(numbers: Numbers) -> Drawing:
+    length, depths = numbers["length"], numbers["layers"]
+    kernel, reach = numbers["kernel"], numbers["reach"]
     details = (
         f"Left: the number of tokens on which the last output depends: lines are formulas, points "
         f"count gradients that are not 0. Convolution of k = {kernel} tokens: 1 + L (k − 1) after "
-        f"L layers; dilated by k^l in layer l: k^L; attention to the {reach} tokens before: "
+        f"L layers; dilated by k^l in layer l (from 0): k^L; attention to {reach} tokens before: "
         f"1 + L · {reach}; attention and a GRU: all {length}. Right: how many of the last tokens "
         f"have {SHARE:.0%} of the gradient, the mean length of ∂(v·y_n)/∂x over {TEXTS} random "
-        "texts. All layers are causal, new and untrained, and without residual connections."
+        "texts: the mean over the seeds, and vertical lines from the least to the largest. All "
+        "layers are causal and without residual connections."
     )
     styles = dict(zip(KINDS, LINE_STYLES, strict=True))
-    with Board(caption, (1, 1), details) as board:
+    limits = f"New, untrained layers and random texts, {trainings(numbers['tries'])}."
+    with Board(words_fields(numbers), (1, 1), details, limits=limits) as board:
         board.legend(styles)
-        panels = (
-            (f"tokens seen, of {length}", seen, expected),
-            (f"tokens with {SHARE:.0%} of the gradient", most, most),
-        )
-        for panel, (heading, points, lines) in enumerate(panels):
-            axes = board.chart(panel, heading, "layers", "")
-            for kind, style in styles.items():
-                axes.curve(depths, lines[kind], style=style)
-                axes.curve(depths, points[kind], style=LineStyle(style.colour, "none"),
-                           marker=style.marker, markersize=9)  # fmt: skip
+        left = board.chart(0, f"tokens seen, of {length}", "layers", "")
+        right = board.chart(1, f"tokens with {SHARE:.0%} of the gradient", "layers", "")
+        for kind, style in styles.items():
+            key = key_of(kind)
+            points = LineStyle(style.colour, "none", style.marker)
+            left.curve(depths, numbers["formula"][key], style=style)
+            draw_spread(left, depths, spread_of(numbers["measured"][key]), points)
+            draw_spread(right, depths, spread_of(numbers["most_of_the_gradient"][key]), style)
+        for axes in (left, right):
             axes.set(xticks=depths, ylim=(0, 1.06 * length))
-        return board.drawing(
-            layers=depths,
-            formula={key_of(kind): line for kind, line in expected.items()},
-            measured={key_of(kind): line for kind, line in seen.items()},
-            most_of_the_gradient={key_of(kind): line for kind, line in most.items()},
-        )
+        return board.drawing(**numbers)

@@ -9,8 +9,7 @@ the steps that have to wait for each other, and the layers until any token has m
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -19,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.draw import LINE_STYLES
-from regard.explain import Board, Drawing, key_of
+from regard.explain import Board, Drawing, Numbers, Words, key_of
 from regard.layers import (
     Attention,
     DotScore,
@@ -29,11 +28,24 @@ from regard.layers import (
     attend_unfused,
     plain_context,
 )
-from regard_lectures.figures.costs import Call, Cost, Name, draw_costs, measured
+from regard_lectures.figures.costs import cost_numbers, draw_costs, span_of
+from regard_lectures.timing import (
+    FEWEST_ROUNDS,
+    Call,
+    Cost,
+    Range,
+    measured,
+    measured_line,
+    range_of,
+    ratio,
+    verdict,
+)
 
 SHORTEST = 32
 FITTED = 16
 """The exponents are fitted to texts of at least this many times d tokens."""
+MARGIN = 0.2
+"""Two exponents differ if their quartiles are further apart."""
 RECURRENT, CONVOLUTION, ATTENTION = "recurrent", "convolution", "attention"
 RESTRICTED, WRITTEN_OUT = "restricted attention", "attention, stored weights"
 KINDS = (RECURRENT, CONVOLUTION, ATTENTION, RESTRICTED, WRITTEN_OUT)
@@ -87,32 +99,24 @@ def longest_path(kind: str, length: int, kernel: int, reach: int) -> int:
     return math.ceil(length / reach) - 1 if kind == RESTRICTED else 1
 
 
-@dataclass(frozen=True)
-class _Measurements:
-    lengths: list[int]
-    dim: int
-    costs: dict[Name, Cost]
+def exponents(lengths: Sequence[int], costs: Sequence[Cost], dim: int) -> Range:
+    """The slope of log seconds over log n, fitted to texts far longer than d, for all rounds."""
+    far = max(2, sum(n >= FITTED * dim for n in lengths))
+    turns = np.array([cost.turns for cost in costs[-far:]])  # (lengths, rounds)
+    slopes = np.polyfit(np.log(lengths[-far:]), np.log(turns), 1)[0]  # (rounds,)
+    return range_of(slopes.tolist())
 
-    def line(self, kind: str, what: str) -> list[float]:
-        """`seconds` or `bytes` at every length."""
-        return [float(getattr(self.costs[kind, n], what)) for n in self.lengths]
 
-    def exponent(self, kind: str, what: str = "seconds") -> float:
-        """The slope of log cost over log n, fitted to the texts far longer than d."""
-        far = sum(n >= FITTED * self.dim for n in self.lengths)
-        long = self.lengths[-max(2, far) :]
-        costs = [getattr(self.costs[kind, n], what) for n in long]
-        return float(np.polyfit(np.log(long), np.log(costs), 1)[0])
+def slower_from(lengths: Sequence[int], ratios: Sequence[Sequence[float]]) -> int | None:
+    """The first length from which on more than half of the rounds are slower each time.
 
-    def crossover(self) -> int | None:
-        """The first length at which attention takes longer than the recurrent layer."""
-        times = (self.line(kind, "seconds") for kind in (ATTENTION, RECURRENT))
-        slower = [
-            n
-            for n, attention, recurrent in zip(self.lengths, *times, strict=True)
-            if attention > recurrent
-        ]
-        return slower[0] if slower else None
+    Args:
+        lengths: The lengths.
+        ratios: For each the time over that of another layer: median and quartiles.
+    """
+    faster = [i for i, (middle, _, _) in enumerate(ratios) if middle <= 1]
+    first = faster[-1] + 1 if faster else 0
+    return lengths[first] if first < len(lengths) else None
 
 
 @torch.inference_mode()
@@ -133,63 +137,92 @@ def growth(length: int, dim: int, kernel: int, reach: int, rounds: int, seed: in
     layers = {
         (kind, n): call for n in lengths for kind, call in calls(n, dim, kernel, reach).items()
     }
-    return _draw(_Measurements(lengths, dim, measured(layers, rounds)), kernel, reach, rounds)
+    result = measured(layers, rounds)
+    lines = {kind: [result[kind, n] for n in lengths] for kind in KINDS}
+    ratios = [ratio(a, b) for a, b in zip(lines[ATTENTION], lines[RECURRENT], strict=True)]
 
+    def by_kind(of: Callable[[str], object]) -> dict[str, object]:
+        return {key_of(kind): of(kind) for kind in KINDS}
 
-def _draw(result: _Measurements, kernel: int, reach: int, rounds: int) -> Drawing:
-    longest, dim = result.lengths[-1], result.dim
-    met = result.crossover()
-    when = f"from {met:,} tokens on" if met else f"never up to {longest:,} tokens"
-    caption = (
-        f"The time of attention grows as n^{result.exponent(ATTENTION):.1f}, that of the recurrent "
-        f"layer as n^{result.exponent(RECURRENT):.1f}; attention takes longer {when}."
+    return _draw(
+        {
+            "rounds": rounds,
+            "dim": dim,
+            "kernel": kernel,
+            "reach": reach,
+            "lengths": lengths,
+            **cost_numbers(result, lengths),
+            "exponent_of_time": by_kind(lambda kind: exponents(lengths, lines[kind], dim)),
+            "steps_in_turn": by_kind(lambda kind: waiting_steps(kind, length)),
+            "longest_path": by_kind(lambda kind: longest_path(kind, length, kernel, reach)),
+            "attention_over_recurrent": ratios,
+            "attention_is_slower_from": slower_from(lengths, ratios),
+        }
     )
+
+
+def words_growth(numbers: Numbers) -> Words:
+    """Whose time grows faster, and which takes longer at the longest text."""
+    longest, rounds = numbers["lengths"][-1], numbers["rounds"]
+    attention, recurrent = (numbers["exponent_of_time"][kind] for kind in (ATTENTION, RECURRENT))
+    compared = "cannot be told to grow faster than"
+    if rounds >= FEWEST_ROUNDS and attention[1] > recurrent[2] + MARGIN:
+        compared = "grows faster with the text than"
+    elif rounds >= FEWEST_ROUNDS and attention[2] < recurrent[1] - MARGIN:
+        compared = "grows more slowly with the text than"
+    title = f"Attention's time {compared} a recurrent layer's"
+    slopes = [
+        f"n^{slope[0]:.1f} ({slope[1]:.1f} to {slope[2]:.1f})" for slope in (attention, recurrent)
+    ]
+    caption = (
+        f"Fitted to the longest texts: attention {slopes[0]}, recurrent {slopes[1]}. "
+        f"{_slower(numbers, longest, rounds)}"
+    )
+    return Words(title, caption)
+
+
+def _slower(numbers: Numbers, longest: int, rounds: int) -> str:
+    """Which of the two takes longer at the longest text, and from which length on."""
+    times, met = numbers["attention_over_recurrent"][-1], numbers["attention_is_slower_from"]
+    factor = f"{span_of(times)} × the time of the recurrent layer"
+    state = verdict(times, rounds)
+    if state == "more":
+        return f"Attention takes longer from {met:,} tokens on: at {longest:,}, {factor}."
+    if state == "less":
+        return f"Up to {longest:,} tokens attention is faster: there it takes {factor}."
+    if state == "the same":
+        return f"At {longest:,} tokens they take about the same time: attention {factor}."
+    return f"These times cannot tell which of them is slower at {longest:,} tokens ({factor})."
+
+
+def _draw(numbers: Numbers) -> Drawing:
+    longest, dim, rounds = numbers["lengths"][-1], numbers["dim"], numbers["rounds"]
     details = (
-        f"One layer of width {dim}, one head, on one core; medians of {rounds} rounds in which all "
-        f"take turns. Exponents are fitted to texts of at least {FITTED} × {dim} tokens. The "
-        f"recurrent layer is a GRU: O(n d²) work, in n steps that wait for each other. The "
-        f"convolution sees {kernel} tokens: O(k n d²). Attention: O(n² d) for its products, and "
-        f"O(n d²) for its projections; only for n well above d are the products most of the "
-        f"work. Restricted attention sees its block of {reach} tokens and the one before: "
-        "O(r n d). Memory: the largest sum of what torch allocated; the fused kernel never "
-        "stores all n² weights. In turn: the number of steps that must wait for each other. Path: "
-        "the number of layers, or steps, until the first token acts on the last."
+        f"One layer of width {dim}, one head; medians of {rounds} rounds in which all take turns; "
+        "vertical lines and ranges: half of the rounds lie between. Exponents are fitted to texts "
+        f"of at least {FITTED} × {dim} tokens, or to the longest two. The "
+        "recurrent layer is a GRU: O(n d²) work, in n steps that wait for each other. The "
+        f"convolution sees {numbers['kernel']} tokens: O(k n d²). Attention: O(n² d) for its "
+        "products, and O(n d²) for its projections; only for n well above d are the products most "
+        f"of the work. Restricted attention sees its block of {numbers['reach']} tokens and the "
+        "one before: O(r n d). Memory: the largest sum of what torch allocated; the fused kernel "
+        "never stores all n² weights. In turn: the number of steps that must wait for each other. "
+        "Path: the number of layers, or steps, until the first token acts on the last."
     )
     styles = dict(zip(KINDS, LINE_STYLES, strict=False))
-    with Board(caption, (1, 1, 1.15), details) as board:
+    limits = measured_line(rounds)
+    with Board(words_growth(numbers), (1, 1, 1.3), details, limits=limits) as board:
         board.legend(styles)
         ticks = [n for n in (100, 1000, 10_000) if n <= longest]
-        draw_costs(board, styles, result.lengths, result.costs, "tokens n", ticks)
-        board.table(
-            2,
-            f"at n = {longest:,}",
-            (("", 0), ("time", 0.62), ("in turn", 0.83), ("path", 1.0)),
-            [
-                (
-                    kind.replace("restricted attention", "restricted").replace(" weights", ""),
-                    f"n^{result.exponent(kind):.1f}",
-                    f"{waiting_steps(kind, longest):,}",
-                    f"{longest_path(kind, longest, kernel, reach):,}",
-                )
-                for kind in KINDS
-            ],
-        )
-        return board.drawing(**_numbers(result, kernel, reach))
-
-
-def _numbers(result: _Measurements, kernel: int, reach: int) -> dict[str, object]:
-    longest = result.lengths[-1]
-
-    def by_kind(values: Sequence[object]) -> dict[str, object]:
-        return {key_of(kind): value for kind, value in zip(KINDS, values, strict=True)}
-
-    return {
-        "lengths": result.lengths,
-        "seconds": by_kind([result.line(kind, "seconds") for kind in KINDS]),
-        "bytes": by_kind([result.line(kind, "bytes") for kind in KINDS]),
-        "exponent_of_time": by_kind([result.exponent(kind) for kind in KINDS]),
-        "exponent_of_memory": by_kind([result.exponent(kind, "bytes") for kind in KINDS]),
-        "steps_in_turn": by_kind([waiting_steps(kind, longest) for kind in KINDS]),
-        "longest_path": by_kind([longest_path(kind, longest, kernel, reach) for kind in KINDS]),
-        "attention_is_slower_from": result.crossover(),
-    }
+        draw_costs(board, styles, numbers, "tokens n", ticks)
+        columns = (("", 0), ("time", 0.58), ("in turn", 0.8), ("path", 1.0))
+        rows = []
+        for kind in KINDS:
+            label = kind.replace("restricted attention", "restricted").replace("attention, ", "")
+            slope, steps, path = (
+                numbers[what][key_of(kind)]
+                for what in ("exponent_of_time", "steps_in_turn", "longest_path")
+            )
+            rows.append((label, f"n^{slope[0]:.1f}", f"{steps:,}", f"{path:,}"))
+        board.table(2, f"at n = {longest:,}", columns, rows)
+        return board.drawing(**numbers)

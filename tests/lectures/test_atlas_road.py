@@ -93,13 +93,34 @@ def test_the_formulas_of_parameters_are_counted_in_the_layers():
 
 def test_the_receptive_field_is_what_the_formula_says():
     numbers = show("fields", length=30, layers=3, kernel=3, reach=2, dim=8).numbers
-    assert numbers["measured"] == numbers["formula"]
-    assert numbers["measured"]["convolution"] == [3, 5, 7]
-    assert numbers["measured"]["dilated_convolution"] == [3, 9, 27]
-    assert numbers["measured"]["restricted_attention"] == [3, 5, 7]
-    assert numbers["measured"]["attention"] == numbers["measured"]["recurrent"] == [30] * 3
-    most = numbers["most_of_the_gradient"]
-    assert most["recurrent"][0] < 10 < most["attention"][0]  # it sees all, and remembers little
+    measured = numbers["measured"]
+    assert measured == {kind: [line] * 3 for kind, line in numbers["formula"].items()}
+    assert measured["convolution"][0] == [3, 5, 7]
+    assert measured["dilated_convolution"][0] == [3, 9, 27]
+    assert measured["restricted_attention"][0] == [3, 5, 7]
+    assert measured["attention"] == measured["recurrent"] == [[30] * 3] * 3
+    for recurrent, attention in zip(
+        *(numbers["most_of_the_gradient"][kind] for kind in ("recurrent", "attention")), strict=True
+    ):
+        assert recurrent[0] < 10 < attention[0]  # it sees all, and remembers little
+
+
+def test_a_field_of_our_own_sizes_is_described_as_it_is():
+    drawing = show("fields", length=8, layers=2, kernel=9, reach=8, dim=4, tries=2)
+    assert drawing.title == "One layer of each kind sees all 8 tokens"
+    assert problems(drawing.figure) == []
+    drawing = show("fields", length=20, layers=2, kernel=2, reach=3, dim=4, tries=1)
+    assert drawing.title == "One layer sees all 20 tokens only if it is attention or recurrent"
+    assert "convolution 3, dilated convolution 4, restricted attention 7" in drawing.caption
+    wrong = {**drawing.numbers, "formula": {**drawing.numbers["formula"], "convolution": [2, 4]}}
+    assert "not as the formulas say" in fields.words_fields(wrong).caption
+
+
+def test_a_dilated_convolution_of_several_texts_is_that_of_each():
+    layer, texts = GatedConvolution(4, kernel=3, causal=True), torch.randn(5, 7, 4)
+    together = fields.dilated(layer, 3, texts=5)(texts.flatten(0, 1))
+    alone = torch.cat([fields.dilated(layer, 3)(text) for text in texts])
+    torch.testing.assert_close(together, alone)
 
 
 def test_a_dilated_convolution_is_pytorchs():
@@ -122,6 +143,27 @@ def test_by_operations_attention_costs_more_once_n_passes_d():
     assert numbers["seconds_attention"][-1] > numbers["seconds_recurrent"][-1] or (
         numbers["lengths"][-1] >= crossover.LONGEST
     )
+
+
+def crossover_numbers(by_time):
+    return {
+        "widths": [16, 32],
+        "slower_from_by_operations": [16.0, 32.0],
+        "slower_from_by_time": [by_time, by_time],
+    }
+
+
+def test_where_the_times_cross_is_said_with_its_range_or_not_at_all():
+    title = crossover.words_crossover(crossover_numbers([500.0, 700.0, 600.0])).title
+    assert title.endswith("only in texts much longer than the width")
+    words = crossover.words_crossover(crossover_numbers([500.0, None, 600.0]))
+    assert "cannot tell" in words.title
+    assert "from 500 to 600 tokens on, in 2 of 3" in words.caption
+    assert "cannot tell" in crossover.words_crossover(crossover_numbers([500.0])).title
+    early = crossover.words_crossover(crossover_numbers([20.0, 24.0, 28.0])).title
+    assert "already in texts as long as the width" in early
+    never = crossover.words_crossover(crossover_numbers([None] * 3))
+    assert never.title == "Up to 16,384 tokens attention takes less time than a GRU"
 
 
 def test_lines_cross_between_points():
