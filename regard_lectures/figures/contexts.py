@@ -8,9 +8,8 @@ vectors of all words of the bank at that layer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -20,17 +19,26 @@ from torch import Tensor
 from regard import Pipeline, load
 from regard.draw import LINE_STYLES, SMALLEST, shorten
 from regard.errors import InputError
-from regard.explain import Board, Drawing
+from regard.explain import Board, Drawing, Numbers, Table, Words
 from regard.inputs import Ragged, Tokenizer
 from regard.layers import Tap
 from regard.models import evaluating
 from regard.recipes import shipped
+from regard_lectures.bank import FEWEST, contexts_of
+from regard_lectures.limits import model_line
 
 TEXT, WORD = "The King doth wake tonight and takes his rouse", "King"
 MODELS = ("small/fill", "small/translate", "tiny/translate")
 """Models to read the text with: the first that is on the shelf."""
-SENTENCES = Path(__file__).parents[1] / "contexts.txt"
-NEAREST = 3
+NEAREST = 2
+APART = 0.2
+"""A word takes on its context if its cosines with itself elsewhere differ by this."""
+LINES = {
+    "its embedding": "cosine_its_embedding",
+    "the word elsewhere": "cosine_the_word_elsewhere",
+    "other words": "cosine_other_words",
+}
+"""The curves, and the names of their numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,86 +71,169 @@ def layers(text: str | None, word: str, model: str, bank: str) -> Drawing:
         text: The text.
         word: The word; by default the last one, and King in the lecture's line.
         model: A model that reads text; by default one that is shipped.
-        bank: A file of sentences, one on each line.
+        bank: A file of sentences, one on each line; by default the shipped sentences.
     """
     name = model or next(candidate for candidate in MODELS if candidate in shipped())
     pipeline = load(name, device="cpu")
-    sentences = _sentences(bank)
     asked_for = word or (WORD if text is None else "")
     sentence = _in_fewest_tokens(pipeline, TEXT if text is None else text, asked_for)
-    query, *others = read(pipeline, [sentence, *sentences])
-    index = _index_of(query, asked_for)
-    asked = query.words[index]
-    near = [nearest(query, index, others, layer) for layer in range(len(query.vectors))]
-    lines = _lines(query, index, others)
-    to_itself = lines["its embedding"]
-    size = f"{pipeline.parameters / 1e6:.1f} million parameters"
-    unlike = [nearest(query, index, others, layer, other=True) for layer in range(len(near))]
-    first, last = near[0][0], near[-1][0]
-    caption = (
-        f"Layer by layer “{asked}” takes on its context: the cosine with its plain embedding falls "
-        f"to {to_itself[-1]:.2f}, and at the top it is nearest to “{last.sentence}”."
-    )
+    numbers = measure_layers(pipeline, sentence, asked_for, bank)
     details = (
-        f"{name}, {size}: “{query.shown(index)}”. The vector of the word before the first layer "
-        "(without its position) and after each layer, beside those of all "
-        f"{sum(len(text.words) for text in others)} words of {len(others)} sentences at the same "
-        f"layer. In the embedding a word is the same everywhere: the nearest is “{first.word}” "
-        f"with {first.cosine:.2f}. Curves: cosine with its embedding; with the same word in the "
-        "other sentences, on average; with all other words, on average: vectors of a model often "
-        "point in similar directions, so compare with that. A word of several tokens is their mean."
+        f"“{numbers['text']}”. The vector of the word before the first layer (without its "
+        f"position) and after each layer, beside those of all {numbers['words']:,} words of "
+        f"{numbers['contexts']} sentences with this word, of {numbers['contexts_in_bank']:,} in "
+        f"{numbers['bank']}, and {numbers['other_sentences']} without it, at the same layer. "
+        "Curves: cosine with its embedding; with the same word in the other sentences, on average "
+        "(vertical lines: from the least to the largest); with all other words, on average: "
+        "vectors of a model often point in similar directions, so compare with that. A word of "
+        f"several tokens is their mean. {numbers['unknown_share']:.0%} of the tokens of these "
+        "sentences are unknown to the model."
     )
-    shown = sorted({0, len(near) // 3, 2 * len(near) // 3, len(near) - 1})
-    title = f"“{asked}” from layer to layer: what is near it"
-    with Board(caption, (1.75, 1), details, title) as board:
-        width = board.panel_box(0)[2]
-        rows: list[list[str]] = []
-        for layer in shown:
-            rows.append([f"after layer {layer}" if layer else "in the embedding"])
-            said = [f"{neighbour.cosine:.2f}  {neighbour.sentence}" for neighbour in near[layer]]
-            words = ", ".join(
-                f"{neighbour.word} {neighbour.cosine:.2f}" for neighbour in unlike[layer]
-            )
-            said.append(f"other words: {words}")
-            rows.extend([shorten(line, width, SMALLEST + 1)] for line in said)
-        bold = range(0, len(rows), len(rows) // len(shown))
-        board.table(0, "", [("nearest words, in their sentences", 0)], rows, bold)
-        axes = board.chart(1, f"cosine of “{shorten(asked, 150, SMALLEST)}” with", "after layer")
-        for (label, line), style in zip(lines.items(), LINE_STYLES, strict=False):
-            axes.curve(line, style=style, marker=style.marker, label=label)
-        axes.set_xticks(range(len(to_itself)))
-        axes.set_ylim(min(0.0, *(min(line) for line in lines.values())) - 0.05, 1.5)
-        axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-        axes.draw_legend("upper right")
-        return board.drawing(
-            **{
-                "model": name,
-                "word": asked,
-                "layers": shown,
-                **{
-                    f"nearest_{layer}": [neighbour.sentence for neighbour in neighbours]
-                    for layer, neighbours in enumerate(near)
-                },
-                **{
-                    f"other_words_{layer}": [neighbour.word for neighbour in neighbours]
-                    for layer, neighbours in enumerate(unlike)
-                },
-                "cosines": [[neighbour.cosine for neighbour in neighbours] for neighbours in near],
-                **{f"cosine_{key.replace(' ', '_')}": line for key, line in lines.items()},
-            }
+    with Board(words_layers(numbers), (1.75, 1), details, limits=model_line(pipeline)) as board:
+        _draw_nearest(board, numbers)
+        _draw_cosines(board, numbers)
+        return board.drawing(**numbers)
+
+
+def measure_layers(pipeline: Pipeline, text: str, word: str, bank: str) -> Numbers:
+    """What is near a word of a text at each layer of a model, and how near.
+
+    Raises:
+        InputError: If the model reads no text or does not know the word, if the text has no such
+            word, or if the word is in too few sentences of the bank.
+    """
+    tokenizer = pipeline.vocabulary.source
+    [query] = read(pipeline, [text])
+    index = _index_of(query, word)
+    asked = query.words[index]
+    if tokenizer.unknown_words(asked):
+        fix = "another word, or another model="
+        raise InputError("word", got=f"{asked!r}, unknown to {pipeline.name}",
+                         expected="a word of its vocabulary", fix=fix)  # fmt: skip
+    contexts = contexts_of(asked, text, bank)
+    with_word, without = (
+        [sentence for sentence in group if _is_readable(pipeline, sentence)]
+        for group in (contexts.with_word, contexts.others)
+    )
+    fewest = 1 if bank else FEWEST
+    if len(with_word) < fewest:
+        raise InputError(
+            "word",
+            got=f"{asked!r}, in {len(with_word)} sentences of which {pipeline.name} knows the half",
+            expected=f"{fewest} or more",
+            fix="model=small/fill knows more words, bank=FILE names your own sentences",
         )
+    sentences = [*with_word, *without]
+    others = read(pipeline, sentences)
+    count = len(query.vectors)
+    near = [nearest(query, index, others, layer) for layer in range(count)]
+    unlike = [nearest(query, index, others, layer, other=True) for layer in range(count)]
+    ids = [token for sentence in sentences for token in tokenizer.encode(sentence)]
+    return {
+        "model": pipeline.name,
+        "text": query.shown(index),
+        "word": asked,
+        "bank": bank or "the shipped sentences",
+        "contexts": len(with_word),
+        "contexts_in_bank": contexts.total,
+        "sentences_in_bank": contexts.sentences,
+        "other_sentences": len(without),
+        "words": sum(len(text.words) for text in others),
+        "unknown_share": sum(token == tokenizer.unknown for token in ids) / len(ids),
+        "shown": sorted({0, count // 2, count - 1}),
+        "nearest": [[asdict(neighbour) for neighbour in row] for row in near],
+        "other_words": [[asdict(neighbour) for neighbour in row] for row in unlike],
+        **_cosines(query, index, others),
+    }
 
 
-def _sentences(bank: str) -> list[str]:
-    """The lines of a file, without comments and empty ones."""
-    try:
-        lines = Path(bank or SENTENCES).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError("bank", got=bank, expected="a file of sentences, one on a line") from error
-    sentences = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    if not sentences:
-        raise InputError("bank", got=f"{bank}, which is empty", expected="a sentence on each line")
-    return sentences
+def _is_readable(pipeline: Pipeline, sentence: str) -> bool:
+    """Whether the model knows half of the sentence's tokens, and has room for all of them."""
+    tokenizer = pipeline.vocabulary.source
+    ids = tokenizer.encode(sentence)
+    known = sum(token != tokenizer.unknown for token in ids)
+    return (
+        2 * known >= len(ids) and len(tokenizer.template(ids)) <= pipeline.model.config.max_length
+    )
+
+
+def words_layers(numbers: Mapping[str, Any]) -> Words:
+    """Whether the vector of a word takes on its context, and what it is nearest to at the top."""
+    word, top = shorten_words(numbers["word"], 20), len(numbers["nearest"]) - 1
+    least, largest = (numbers[f"elsewhere_{end}"] for end in ("least", "largest"))
+    contexts = numbers["contexts"]
+    if contexts < 2:
+        title = f"“{word}”: one other sentence with it cannot tell what the context adds"
+    else:
+        takes = "takes" if largest[-1] - least[-1] >= APART else "hardly takes"
+        title = f"“{word}” {takes} on its context: other “{word}”s have cosines of "
+        title += f"{least[-1]:.2f} to {largest[-1]:.2f}"
+    best = numbers["nearest"][-1][0]
+    is_same = best["word"].casefold() == numbers["word"].casefold()
+    which = "still the same word" if is_same else f"another word, “{best['word']}”"
+    begin = least[0]
+    same = f"all {begin:.2f}" if largest[0] - begin < 0.005 else f"{begin:.2f} to {largest[0]:.2f}"
+    caption = (
+        f"Before the first layer its cosines with the {contexts} others are {same}. After layer "
+        f"{top - 1} the nearest of {numbers['words']:,} words is {which}, in "
+        f"“{shorten_words(best['sentence'], 60)}”; its cosine with its own embedding is "
+        f"{numbers['cosine_its_embedding'][-1]:.2f}."
+    ).replace("-0.", "−0.")
+    return Words(title.replace("-0.", "−0."), caption)
+
+
+def shorten_words(text: str, most: int) -> str:
+    """A text of at most so many letters, with an ellipsis if some are left out.
+
+    Example:
+        >>> shorten_words("The dog sleeps.", 8)
+        'The dog…'
+    """
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def _named(layer: int) -> str:
+    """The name of a row of vectors: layers count from 0."""
+    return f"after layer {layer - 1}" if layer else "in the embedding"
+
+
+def _draw_nearest(board: Board, numbers: Numbers) -> None:
+    """Draw a table of the nearest words at some layers, in their sentences."""
+    width = board.panel_box(0)[2]
+    rows: list[list[str]] = []
+    for layer in numbers["shown"]:
+        rows.append([_named(layer)])
+        lines = [f"{near['cosine']:.2f}  {near['sentence']}" for near in numbers["nearest"][layer]]
+        words = [f"{near['word']} {near['cosine']:.2f}" for near in numbers["other_words"][layer]]
+        lines.append(f"other words: {', '.join(words)}")
+        rows.extend([shorten(line.replace("-0.", "−0."), width, SMALLEST + 1)] for line in lines)
+    bold = range(0, len(rows), len(rows) // len(numbers["shown"]))
+    left_out = len(numbers["nearest"]) - len(numbers["shown"])
+    head = f"without {left_out} layers between, which are in .html" if left_out else ""
+    board.table(0, "nearest words, in their sentences", [(head, 0)], rows, bold)
+    every = [
+        (_named(layer), f"{near['cosine']:.2f}", near["word"], near["sentence"])
+        for layer, both in enumerate(zip(numbers["nearest"], numbers["other_words"], strict=True))
+        for near in (*both[0], *both[1])
+    ]
+    columns = ("layer", "cosine", "word", "sentence")
+    board.tables.append(Table(columns, every, "The nearest words, and the nearest other words."))
+
+
+def _draw_cosines(board: Board, numbers: Numbers) -> None:
+    """Draw the cosines by layer as curves, with the range over the other sentences."""
+    word = shorten(numbers["word"], 150, SMALLEST)
+    axes = board.chart(1, f"cosine of “{word}” with", "after layer (E: embedding)")
+    layers = range(-1, len(numbers["nearest"]) - 1)  # -1: the embedding
+    lines = {label: numbers[key] for label, key in LINES.items() if key in numbers}
+    for (label, line), line_style in zip(lines.items(), LINE_STYLES, strict=False):
+        axes.curve(layers, line, style=line_style, marker=line_style.marker, label=label)
+    least, largest = numbers["elsewhere_least"], numbers["elsewhere_largest"]
+    axes.vlines(layers, least, largest, color=LINE_STYLES[1].colour, linewidth=2)
+    axes.set_xticks([*layers], ["E", *map(str, layers[1:])])
+    axes.set_ylim(min(0.0, *(min(line) for line in (*lines.values(), least))) - 0.05, 1.62)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.draw_legend("upper right")
 
 
 def _in_fewest_tokens(pipeline: Pipeline, text: str, word: str) -> str:
@@ -249,18 +340,20 @@ def nearest(
     return neighbours[:NEAREST]
 
 
-def _lines(query: Read, index: int, others: Sequence[Read]) -> dict[str, list[float]]:
+def _cosines(query: Read, index: int, others: Sequence[Read]) -> Numbers:
     """The cosines by layer: with the embedding, the same word elsewhere, and all other words."""
     vector = query.vectors[:, index]  # (layers + 1, dim)
     words = [word.casefold() for text in others for word in text.words]
     every = torch.cat([text.vectors for text in others], dim=1)  # (layers + 1, words, dim)
     cosines = F.cosine_similarity(every, vector[:, None], dim=-1)  # (layers + 1, words)
     same = torch.tensor([word == query.words[index].casefold() for word in words])
-    lines: dict[str, Any] = {
-        "its embedding": F.cosine_similarity(vector, vector[:1], dim=-1).tolist()
+    elsewhere = cosines[:, same]
+    result: Numbers = {
+        "cosine_its_embedding": F.cosine_similarity(vector, vector[:1], dim=-1).tolist(),
+        "cosine_the_word_elsewhere": elsewhere.mean(1).tolist(),
+        "elsewhere_least": elsewhere.amin(1).tolist(),
+        "elsewhere_largest": elsewhere.amax(1).tolist(),
     }
-    if same.any():
-        lines["the word elsewhere"] = cosines[:, same].mean(1).tolist()
     if not same.all():
-        lines["other words"] = cosines[:, ~same].mean(1).tolist()
-    return lines
+        result["cosine_other_words"] = cosines[:, ~same].mean(1).tolist()
+    return result
