@@ -158,10 +158,10 @@ def test_eval_scores_the_test_split(regard, run, tmp_path):
     assert 0 <= row["exact"] <= 100
     assert row["loss"] == pytest.approx(3, abs=0.6)  # about ln(vocab), after six steps
     lines = (tmp_path / "scores" / "test.jsonl").read_text().splitlines()
-    assert json.loads(lines[2])["reference"] == make_scene(0, 2, 2).caption
+    assert json.loads(lines[2])["references"] == [make_scene(0, 2, 2).caption]
     assert "exact %" in regard("eval", str(run), "--split", "valid", "--limit", "3").out
     is_refused(regard("eval", str(run), "--split", "best"), "one of train, valid, test")
-    assert evaluate(load(run), split="train", limit=5).sets[0].scores.sentences == 5
+    assert evaluate(load(run), split="train", limit=5).sets[0].scores.images == 5
 
 
 def test_seen_images_are_noticed(run):
@@ -286,7 +286,7 @@ def test_images_without_captions_are_refused(run, tmp_path):
     for name in ("a", "b"):
         (tmp_path / "images" / name).mkdir(parents=True)
         make_scene(0, 0, 1).draw(16).save(tmp_path / "images" / name / "1.png")
-    with pytest.raises(InputError, match="2 images without a caption"):
+    with pytest.raises(InputError, match="a folder without a list, expected a file of captions"):
         evaluate(load(run), files=str(tmp_path / "images"))
 
 
@@ -310,8 +310,8 @@ def test_images_with_captions_of_ones_own_are_scored(run, tmp_path):
              for number, scene in enumerate(scenes)]  # fmt: skip
     (tmp_path / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     [scores] = evaluate(load(run), files=str(tmp_path / "captions.jsonl")).sets
-    assert scores.scores.sentences == 3
-    assert list(scores.references) == [scene.caption for scene in scenes]
+    assert scores.scores.images == 3
+    assert list(scores.references) == [(scene.caption,) for scene in scenes]
 
 
 def test_a_caption_is_streamed_and_begins_as_asked(regard, run, image):

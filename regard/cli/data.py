@@ -11,7 +11,7 @@ from typing import Any
 
 from regard.data import checks
 from regard.data.config import Columns, FileData, ImagesData, LabelledData
-from regard.data.images.listing import has_images
+from regard.data.images.listing import has_captions, has_images
 from regard.data.text.annotations import READERS
 from regard.data.text.arrow import splits_in
 from regard.data.text.files import check, split_files
@@ -61,7 +61,8 @@ def _check_files(
 ) -> Any:
     """Checks files of texts, or images."""
     if len(names) == 1 and task is None and ("image" in columns.named or has_images(names[0])):
-        return _check_images(names[0], columns, quiet=quiet)
+        captions = has_captions(names[0], columns)
+        return _check_images(names[0], columns, captions=captions, quiet=quiet)
     texts = split_files(names)
     if isinstance(texts, str) and not Path(texts).exists() and not glob.glob(texts):  # noqa: PTH207
         expected = "a file of texts, or a folder or file of images"
@@ -78,7 +79,8 @@ def _check_recipe(recipe: Any, *, as_json: bool, quiet: bool) -> bool:
     """Prints a report about each split of a recipe's data; returns whether there are problems."""
     data = recipe.data
     if isinstance(data, ImagesData):
-        report = _check_images(data.folder or data.file or "", data.columns, quiet=quiet)
+        table, captions = data.folder or data.file or "", recipe.task == "caption"
+        report = _check_images(table, data.columns, captions=captions, quiet=quiet)
         print_result(report.describe(), asdict(report), as_json=as_json)
         return bool(report.is_bad)
     checks.check_files(data)
@@ -115,15 +117,17 @@ def _check_splits(data: FileData | LabelledData, task: str, *, as_json: bool) ->
     return bool(copies) or any(report.is_bad for report in reports.values())
 
 
-def _check_images(table: str, columns: Columns, *, quiet: bool) -> Any:
+def _check_images(table: str, columns: Columns, *, captions: bool, quiet: bool) -> Any:
     """Checks a folder or table of images, with a progress bar."""
     from regard.data.images.check import check_images
     from regard.runtime.progress import Progress
 
     with Progress(1.0, quiet=quiet, at_once=False) as bar:
-        return check_images(
-            table, lambda done, of: bar.update_to(done / of, f"{done:,} of {of:,} images"), columns
-        )
+
+        def show(done: int, of: int) -> None:
+            bar.update_to(done / of, f"{done:,} of {of:,} images")
+
+        return check_images(table, show, columns, captions=captions)
 
 
 def _is_recipe(name: str) -> bool:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.config import Columns, FileData, ImagesData, LabelledData, MixtureData, TextData
+from regard.data.images.listing import list_in
 from regard.data.text import arrow, files, label_check, tables
 from regard.data.text.annotations import READERS
 from regard.data.text.documents import TextFiles, find_files, training_files
 from regard.data.text.pairs import Pair
 from regard.data.text.records import Problem
-from regard.data.text.roles import IMAGES, PAIRS, Layout
+from regard.data.text.roles import CAPTIONS, IMAGES, PAIRS, Layout
 from regard.data.text.splits import files_of_splits
 from regard.errors import InputError, nearest
 
@@ -133,7 +134,7 @@ def summary(data: Any, task: str) -> str:
         InputError: A file is missing or cannot be read, or it is not clear which column is what.
     """
     check_files(data)
-    parts = [*_column_descriptions(data)]
+    parts = [*_column_descriptions(data, task)]
     if isinstance(data, FileData | LabelledData):
         train, *other_tables = files_of_splits(data).values()
         report = _report(data, task, train, EXAMPLES_CHECKED)
@@ -167,7 +168,7 @@ def _oddities(report: Any) -> Iterator[str]:
             yield f"{what}: {count}"
 
 
-def _column_descriptions(data: Any) -> Iterator[str]:
+def _column_descriptions(data: Any, task: str) -> Iterator[str]:
     """Describe the columns of tables without a report of their own, where they were found out."""
     if isinstance(data, MixtureData):
         for part in data.parts.values():
@@ -178,7 +179,9 @@ def _column_descriptions(data: Any) -> Iterator[str]:
         texts = TextFiles(find_files([*train, *valid]), columns=data.columns)
         yield from texts.describe()
     elif isinstance(data, ImagesData):
-        table = data.folder or data.file or ""
+        table, layout = data.folder or data.file or "", IMAGES
+        if task == "caption":
+            table, layout = list_in(table), CAPTIONS
         if Path(table).exists():  # the error for a missing file comes when images are read
             for split in arrow.splits_in(table).values() or [table]:
-                yield tables.describe_columns(split, IMAGES, data.columns, "images")
+                yield tables.describe_columns(split, layout, data.columns, "images")

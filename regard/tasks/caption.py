@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,7 @@ from regard.models.mode import evaluating
 from regard.runtime.prefetch import prefetch
 from regard.tasks.base_task import BaseTask, Prepared, Settings, max_lengths, spread
 from regard.tasks.head_batches import HeadBatch, inputs_of, over_all_tokens
-from regard.tasks.measures.bleu import score_translations
-from regard.tasks.measures.captions import CaptionReport, CaptionScores
+from regard.tasks.measures.captions import CaptionReport, CaptionScores, score_captions
 from regard.tasks.measures.report import ExampleSet, Scoring, Selection, count_progress
 from regard.tasks.trace import ImageGrid, Trace, first_records
 from regard.tasks.writing_task import Output, Result, WritingTask, check_length
@@ -120,14 +120,15 @@ class Caption(WritingTask):
         _check_data(data)
         reader = _reader_for(model) if processor is None else processor.source
         tokenizer = None if processor is None else processor.target
-        splits = load_images(data, reader)
+        splits = load_images(data, reader, captions=True)
         for images in (splits.train, splits.valid):
             _check_captions(images, data.kind)
         if processor is None and data.normalise == "data":
             mean, std = statistics(splits.train.values)
             reader = reader.model_copy(update={"mean": mean, "std": std})
         if tokenizer is None:
-            tokenizer = _learn(splits.train.captions, settings.tokens)
+            texts = [text for captions in splits.train.captions for text in captions]
+            tokenizer = _learn(texts, settings.tokens)
         processor = Processor(reader, tokenizer)
         options = CaptionOptions(
             image_tokens=model.max_length,
@@ -152,9 +153,10 @@ class Caption(WritingTask):
             image_tokens: The number of tokens that the model makes of an image.
         """
         target: Tokenizer = self.vocabulary.target
+        encoded = iter(target.encode_batch([*chain(*images.captions)]))
         return CaptionedImages(
             images,
-            target.encode_batch(images.captions),
+            [[*islice(encoded, len(captions))] for captions in images.captions],
             image_tokens=image_tokens,
             begin=target.begin,
             end=target.end,
@@ -169,7 +171,8 @@ class Caption(WritingTask):
         def make(index: list[int], epoch: int) -> Batch[Dense]:
             """The batch of the examples of some indices, its images changed for an epoch."""
             mean, values = self.reader.mean, train.images.values
-            changed = change_batch(values, index, options.data, options.seed, epoch, mean)
+            rows = train.rows(index)  # an image is changed alike for each of its captions
+            changed = change_batch(values, rows, options.data, options.seed, epoch, mean)
             return train.batch(index, self._normalised(changed.pixels))
 
         plan = partial(training_batches, train.lengths, options.batch_tokens, options.seed)
@@ -187,18 +190,21 @@ class Caption(WritingTask):
     def _evaluation_batches(self, examples: CaptionedImages) -> Iterator[Batch[Any]]:
         """Yields examples in batches of the token budget of training, in a fixed order."""
         for index in evaluation_batches(examples.lengths, self.options.batch_tokens):
-            yield examples.batch(index, self._normalised(examples.images.values[index]))
+            pixels = examples.images.values[examples.rows(index)]
+            yield examples.batch(index, self._normalised(pixels))
 
     def examples(self, settings: Settings, selection: Selection) -> dict[str, LabelledImages]:
         """The selected images: those of a file, of a split, or by default of the test sets."""
         data = settings.data
         if selection.files is not None:
             columns = selection.columns_for(data)
-            images = read_images(selection.files, self.reader, columns=columns, for_tests=True)
+            images = read_images(
+                selection.files, self.reader, columns=columns, for_tests=True, captions=True
+            )
             _check_captions(images, selection.files)
             return {selection.files: images}
         _check_data(data)
-        splits = load_images(data, self.reader)
+        splits = load_images(data, self.reader, captions=True)
         sets = {"train": splits.train, "valid": splits.valid, **splits.tests}
         if selection.split is None:
             sets = splits.tests or {"valid": splits.valid}
@@ -223,8 +229,11 @@ class Caption(WritingTask):
         bound, images = model.config.bound, example_set.examples
         if bound is None:
             return example_set
-        captions = self.vocabulary.target.encode_batch(images.captions)
-        short = [row for row, ids in enumerate(captions) if len(ids) < bound]
+        encode = self.vocabulary.target.encode_batch
+        short = [
+            row for row, captions in enumerate(images.captions)
+            if all(len(ids) < bound for ids in encode([*captions]))
+        ]  # fmt: skip
         if len(short) == len(images):
             return example_set
         reason = f"with a caption longer than the model writes ({bound:,} tokens)"
@@ -257,7 +266,7 @@ class Caption(WritingTask):
         name: str = "",
         on_progress: Callable[[int], None] | None = None,
     ) -> CaptionScores:
-        """Loss, perplexity, exact match and BLEU on images with captions, and the captions.
+        """Loss, perplexity, exact match, BLEU and CIDEr-D on images, and the captions.
 
         Args:
             model: The captioner.
@@ -271,17 +280,16 @@ class Caption(WritingTask):
         pixels = [images.values[row] for row in range(len(images))]
         outputs = self.outputs(model, pixels, scoring.decode, on_progress=on_progress)
         captions = [best.text for best, *_ in outputs]
-        references = images.captions
-        scores = score_translations(captions, references, lowercase=scoring.lowercase)
-        return CaptionScores(
-            name, likelihood["loss"], likelihood["perplexity"], scores, captions, references
-        )
+        scores = score_captions(captions, images.captions, lowercase=scoring.lowercase)
+        loss, perplexity = likelihood["loss"], likelihood["perplexity"]
+        return CaptionScores(name, loss, perplexity, scores, captions, images.captions)
 
     def head_batches(self, model: Captioner, images: LabelledImages) -> list[HeadBatch]:
         """One batch of images with captions, on which heads are measured."""
         encoded = self.encode(images, model.config.max_length)
-        source = self._normalised(images.values[range(len(images))])
-        batch: Batch[Any] = encoded.batch(range(len(images)), source).to(model.device)
+        examples = range(len(encoded))
+        source = self._normalised(images.values[encoded.rows(examples)])
+        batch: Batch[Any] = encoded.batch(examples, source).to(model.device)
         inputs, targets = inputs_of(batch), batch.targets.ids
         layout, target = model.embed.layout(batch.source), inputs[1]
 
@@ -463,7 +471,7 @@ def _check_data(data: Any) -> None:
 def _check_captions(images: LabelledImages, name: str) -> None:
     """Refuses images that have no captions."""
     if not images.captions or not all(images.captions):
-        missing = sum(not caption for caption in images.captions) or len(images)
+        missing = sum(not captions for captions in images.captions) or len(images)
         got = f"{missing} images without a caption"
         raise InputError(name, got=got, expected="a caption for each image")
 

@@ -150,7 +150,7 @@ def test_scenes_have_the_class_that_was_asked_for(label):
         splits.train.labels, splits.train.scenes, splits.train.captions, strict=True
     ):
         assert name == scene.labels[label]
-        assert caption == scene.caption
+        assert caption == (scene.caption,)
     assert splits.checksums == scene_splits(data, reader).checksums
     other = scene_splits(data.model_copy(update={"seed": 3}), reader)
     assert splits.checksums != other.checksums

@@ -122,7 +122,7 @@ def test_a_list_names_paths_labels_captions_and_splits(tmp_path):
     for file in (plain, headed, lines):
         images = read_images(str(file), READER)
         assert as_set(images) == expected
-        assert images.captions == (() if file == headed else tuple(row[2] for row in rows))
+        assert images.captions == (() if file == headed else tuple((row[2],) for row in rows))
     split = load_images(ImagesData(file=str(headed), held_out=1), READER)
     assert [len(split.train), len(split.valid), len(split.tests["test"])] == [5, 1, 2]
     for text, message in {"x.png\n": "no label", ",cat\n": "no path"}.items():
@@ -130,7 +130,7 @@ def test_a_list_names_paths_labels_captions_and_splits(tmp_path):
         with pytest.raises(InputError, match=message):
             find_images(str(plain))
     plain.write_text("missing.png,cat\n")
-    with pytest.raises(InputError, match=r"missing\.png \(no such file\)"):
+    with pytest.raises(InputError, match=r"missing\.png, line \d+ \(no such file\)"):
         read_images(str(plain), READER)
 
 

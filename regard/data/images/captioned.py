@@ -13,11 +13,11 @@ from regard.inputs.arrays import Dense, Ragged
 
 
 class CaptionedImages:
-    """All images of a split with their captions as token ids.
+    """All images of a split with their captions as token ids: an example is one caption.
 
     Args:
         images: The images.
-        captions: The ids of each caption, without begin and end.
+        captions: The ids of the captions of each image, without begin and end.
         image_tokens: What an image counts in a batch: the tokens that the model makes of it.
         begin: Id of the begin symbol.
         end: Id of the end symbol.
@@ -25,20 +25,24 @@ class CaptionedImages:
 
     lengths: NDArray[np.int64]
     """(examples,) Number of tokens of each example: image, begin symbol, caption."""
+    image_of: NDArray[np.int64]
+    """(examples,) The number of the image of each example."""
 
     def __init__(
         self,
         images: LabelledImages,
-        captions: Sequence[Sequence[int]],
+        captions: Sequence[Sequence[Sequence[int]]],
         *,
         image_tokens: int,
         begin: int,
         end: int,
     ) -> None:
         if len(images) != len(captions):
-            raise ValueError(f"{len(images)} images but {len(captions)} captions")
-        self.images, self.captions, self.begin, self.end = images, captions, begin, end
-        caption_lengths = np.fromiter(map(len, captions), np.int64, len(captions))
+            raise ValueError(f"{len(images)} images but captions of {len(captions)}")
+        self.images, self.begin, self.end = images, begin, end
+        self.captions = [ids for captions_of_image in captions for ids in captions_of_image]
+        self.image_of = np.repeat(np.arange(len(captions)), [*map(len, captions)])
+        caption_lengths = np.fromiter(map(len, self.captions), np.int64, len(self.captions))
         self.lengths = image_tokens + 1 + caption_lengths
 
     def __len__(self) -> int:
@@ -48,6 +52,11 @@ class CaptionedImages:
     def longest(self) -> int:
         """The most tokens of a caption, with its begin symbol."""
         return 1 + max(map(len, self.captions), default=0)
+
+    def rows(self, index: Sequence[int]) -> list[int]:
+        """The numbers of the images of some examples."""
+        rows: list[int] = self.image_of[list(index)].tolist()
+        return rows
 
     def batch(self, index: Sequence[int], source: Dense) -> Batch[Dense]:
         """The batch of some examples.

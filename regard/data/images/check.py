@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +39,35 @@ class ImageFacts(NamedTuple):
 
 
 @dataclass(frozen=True)
+class CaptionFacts:
+    """The captions of a set of images."""
+
+    captions: int
+    fewest: int
+    """The fewest captions of an image."""
+    most: int
+    shortest: int
+    """The number of words of the shortest caption."""
+    median: int
+    longest: int
+    words: int
+    """The number of different words, without regard to case."""
+    repeated: int
+    """Captions that another image has, too."""
+
+    def describe(self) -> str:
+        """The facts in a line."""
+        per_image = (
+            str(self.fewest) if self.fewest == self.most else f"{self.fewest} to {self.most}"
+        )
+        return (
+            f"{self.captions:,} captions, {per_image} for each image; {self.shortest} to "
+            f"{self.longest} words, median {self.median}; {self.words:,} different words; "
+            f"{self.repeated:,} captions of another image, too"
+        )
+
+
+@dataclass(frozen=True)
 class ImagesReport:
     """What is in a folder or file of images."""
 
@@ -67,6 +96,8 @@ class ImagesReport:
     """Files that are no whole images: name -> what is wrong."""
     others: tuple[str, ...]
     """Files that are no images by their names; they are ignored."""
+    captions: CaptionFacts | None = None
+    """The captions, if the images are checked for them."""
 
     @property
     def is_bad(self) -> bool:
@@ -76,6 +107,8 @@ class ImagesReport:
     def describe(self) -> str:
         """Return the report as text."""
         lines = [f"{self.images:,} images of {len(self.classes)} classes: {_tally(self.classes)}"]
+        if self.captions is not None:
+            lines = [f"{self.images:,} images", self.captions.describe()]
         if self.splits:
             lines.append(f"splits: {_tally(self.splits)}")
         if self.smallest and self.median and self.largest:
@@ -104,6 +137,8 @@ def check_images(
     path: str,
     on_progress: Callable[[int, int], None] = lambda _done, _all: None,
     columns: Columns = ALL_FOUND,
+    *,
+    captions: bool = False,
 ) -> ImagesReport:
     """Decode every image of a folder or file, in parallel threads, and report on them.
 
@@ -111,11 +146,12 @@ def check_images(
         path: As for `find_images`.
         on_progress: Called with the number of images that are done, and of all.
         columns: Which columns of a table are read.
+        captions: Whether they are checked for their captions, not for their classes.
 
     Raises:
-        InputError: There are no images with classes at all.
+        InputError: There are no images with classes, or captions, at all.
     """
-    listing = find_images(path, columns)
+    listing = find_images(path, columns, captions=captions)
     files = listing.files
     facts_by_number, problems = look_at_images(
         lambda number: _image_facts(files[number].source),
@@ -123,7 +159,27 @@ def check_images(
         lambda done: on_progress(done, len(files)),
     )
     facts = [(files[number], facts) for number, facts in facts_by_number.items()]
-    return _report(facts, listing.problems | problems, listing.others)
+    report = _report(facts, listing.problems | problems, listing.others)
+    if not captions:
+        return report
+    return replace(report, captions=_caption_facts([file.captions for file, _ in facts]))
+
+
+def _caption_facts(captions: Sequence[Sequence[str]]) -> CaptionFacts:
+    """Count captions and their words; captions of each image."""
+    counts, texts = [*map(len, captions)], [text for texts in captions for text in texts]
+    lengths = sorted(len(text.split()) for text in texts)
+    images_with = Counter(text for texts in captions for text in set(texts))
+    return CaptionFacts(
+        captions=len(texts),
+        fewest=min(counts, default=0),
+        most=max(counts, default=0),
+        shortest=min(lengths, default=0),
+        median=lengths[len(lengths) // 2] if lengths else 0,
+        longest=max(lengths, default=0),
+        words=len({word.lower() for text in texts for word in text.split()}),
+        repeated=sum(images_with[text] > 1 for text in texts),
+    )
 
 
 def _image_facts(source: Source) -> ImageFacts:

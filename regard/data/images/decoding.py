@@ -183,7 +183,7 @@ def look_at_images(
         results += part
         on_progress(len(results))
     whole = {i: result for i, result in enumerate(results) if not isinstance(result, str)}
-    return whole, {files[i].name: what for i, what in enumerate(results) if isinstance(what, str)}
+    return whole, {files[i].named: what for i, what in enumerate(results) if isinstance(what, str)}
 
 
 def _problem_text(error: InputError, source: Source) -> str:

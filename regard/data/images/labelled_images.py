@@ -39,8 +39,8 @@ class LabelledImages:
     drawings, 1 is ink."""
     labels: tuple[str, ...]
     """The class name of each image."""
-    captions: tuple[str, ...] = ()
-    """The caption of each image; empty if they have none."""
+    captions: tuple[tuple[str, ...], ...] = ()
+    """The captions of each image, one or several; empty if they have none."""
     scenes: tuple[Scene, ...] = field(default=(), repr=False)
     """What was drawn in each image, of drawn scenes: objects, positions, masks."""
     digests: tuple[bytes, ...] = field(default=(), repr=False)

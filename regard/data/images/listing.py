@@ -21,11 +21,19 @@ from regard.data.images.arrays import Source
 from regard.data.text import arrow, records, tables
 from regard.data.text.arrow import SPLITS
 from regard.data.text.records import Problem
-from regard.data.text.roles import IMAGES
+from regard.data.text.roles import CAPTIONS, IMAGES, Layout
 from regard.errors import InputError, escaped
 from regard.inputs.images.opening import MOST_BYTES, SUFFIXES
 
-LISTS = ("captions.jsonl", "labels.csv", "labels.jsonl", "metadata.csv", "metadata.jsonl")
+LISTS = (
+    "captions.jsonl",
+    "captions.csv",
+    "captions.tsv",
+    "labels.csv",
+    "labels.jsonl",
+    "metadata.csv",
+    "metadata.jsonl",
+)
 """Files that list the images of a folder without folders of classes."""
 MOST_MEMBERS = 2**31
 """The most bytes of all images of an archive or a table together; they are kept in memory."""
@@ -45,7 +53,14 @@ class ImageFile:
     label: str
     split: str = ""
     """train, valid or test; empty if the data does not say."""
-    caption: str = ""
+    captions: tuple[str, ...] = ()
+    line: int = 0
+    """The line of the table that first names it; 0: no table does."""
+
+    @property
+    def named(self) -> str:
+        """Its name for messages, with its line in the table."""
+        return f"{self.name}, line {self.line}" if self.line else self.name
 
 
 @dataclass(eq=False)
@@ -59,18 +74,22 @@ class Listing:
     """Files that are no images by their names, such as a README."""
 
 
-def find_images(path: str, columns: Columns = ALL_FOUND) -> Listing:
-    """List the images of a folder or file, with their labels.
+def find_images(path: str, columns: Columns = ALL_FOUND, *, captions: bool = False) -> Listing:
+    """List the images of a folder or file, with their labels or captions.
 
     Args:
         path: A folder of folders, a folder of IDX files; a table (`.csv`, `.tsv`, `.jsonl`,
             `.parquet`, a dataset folder), an `.npz` or IDX file; or a `.tar` or `.zip` archive of
             a folder of folders.
         columns: Which columns of a table are read.
+        captions: Whether images are listed for their captions: they need no labels, and a table
+            may name an image in several rows.
 
     Raises:
         InputError: It does not exist, or has no images with labels.
     """
+    if captions:
+        return _find_captioned(path, columns)
     location = Path(path)
     if not location.exists() and not glob.glob(path):  # noqa: PTH207 (a pattern of Parquet files)
         raise InputError(
@@ -91,6 +110,49 @@ def find_images(path: str, columns: Columns = ALL_FOUND) -> Listing:
         raise InputError(f"{path}: a label", got=longest, expected=expected)
     listing.files[:] = map(_escape_controls, listing.files)
     return listing
+
+
+def _find_captioned(path: str, columns: Columns) -> Listing:
+    """List the images of a table of captions, or of a folder that has one.
+
+    Raises:
+        InputError: It does not exist, or has no images with captions.
+    """
+    location, fix = Path(path), "a table has a row for each caption: data.file=captions.csv"
+    if not location.exists() and not glob.glob(path):  # noqa: PTH207 (a pattern of Parquet files)
+        what, expected = f"{path}: no such file or folder", "images with captions"
+        raise InputError(what, expected=expected, fix=fix)
+    if not arrow.is_table(path) and location.is_dir():
+        table = list_in(path)
+        if table == path:
+            expected = f"a file of captions in it: {', '.join(LISTS[:3])}"
+            raise InputError(path, got="a folder without a list", expected=expected, fix=fix)
+        listing = _list_table(table, columns, CAPTIONS)
+        _add_uncaptioned(location, listing)
+    elif arrow.is_table(path):
+        parts = arrow.splits_in(path) or {"": path}
+        listing = merge_listings(
+            {split: _list_table(part, columns, CAPTIONS) for split, part in parts.items()}
+        )
+    elif tables.is_table(location.name.lower()):
+        listing = _list_table(path, columns, CAPTIONS)
+    else:
+        expected = "images with captions: .csv, .tsv, .jsonl, .parquet, or a folder with one"
+        raise InputError(path, got="another kind of file", expected=expected, fix=fix)
+    if not listing.files:
+        got = f"no image with a caption; {len(listing.problems)} without"
+        raise InputError(path, got=got, expected="images with captions", fix=fix)
+    listing.files[:] = map(_escape_controls, listing.files)
+    return listing
+
+
+def _add_uncaptioned(folder: Path, listing: Listing) -> None:
+    """Report the images of a folder that its list does not name."""
+    named = {os.path.normpath(folder / file.name) for file in listing.files}
+    named |= {os.path.normpath(folder / name.partition(", line ")[0]) for name in listing.problems}
+    for parts, path in _walk(folder, listing):
+        if path.name.lower().endswith(SUFFIXES) and os.path.normpath(path) not in named:
+            listing.problems["/".join(parts)] = "no caption"
 
 
 def _escape_controls(file: ImageFile) -> ImageFile:
@@ -115,6 +177,28 @@ def has_images(path: str) -> bool:
     with records.opened(path) as file:
         start = file.read(2**12).decode("utf-8", "replace").lower().splitlines()[:2]
     return any(re.search(rf"{re.escape(suffix)}\b", line) for line in start for suffix in SUFFIXES)
+
+
+def has_captions(path: str, columns: Columns = ALL_FOUND) -> bool:
+    """Whether a table, or the list in a folder, has captions of images and no labels."""
+    path = list_in(path)
+    if columns.named.keys() & {"caption", "label"}:
+        return "label" not in columns.named
+    if not arrow.is_table(path) and not tables.is_table(path.lower()):
+        return False
+    table = next(iter(arrow.splits_in(path).values()), path)
+    names = tables.names_of(table, columns, "images")
+    caption, label = (any(map(CAPTIONS[key].fits, names)) for key in ("caption", "label"))
+    return caption and not label
+
+
+def list_in(folder: str) -> str:
+    """The list of images in a folder that has one; else the folder or file itself."""
+    location = Path(folder)
+    if not location.is_dir() or arrow.is_table(folder):
+        return folder
+    lists = [location / name for name in LISTS if (location / name).is_file()]
+    return str(lists[0]) if lists else folder
 
 
 def _table_has_images(path: str) -> bool:
@@ -254,23 +338,27 @@ def _list_archive(location: Path, path: str) -> Listing:
     return listing
 
 
-def _list_table(table: str, columns: Columns) -> Listing:
-    """Read a table: image, label, and if there are any caption and split."""
+def _list_table(table: str, columns: Columns, layout: Layout = IMAGES) -> Listing:
+    """Read a table: image and label, or with the layout `CAPTIONS` image and caption."""
     listing = Listing()
-    path = Path(table)
+    path, needed = Path(table), "caption" if layout is CAPTIONS else "label"
     folder = path if path.is_dir() else path.parent
-    total = 0
-    for number, row in tables.read_rows(table, IMAGES, columns, dict, "paths and labels"):
+    total, rows = 0, dict[str, int]()
+    for number, row in tables.read_rows(table, layout, columns, dict, f"paths and {needed}s"):
         where = f"{table}:{number}"
         if isinstance(row, Problem):
             if row.what == records.EMPTY:
                 continue
-            raise InputError(str(row), expected="a path and a label")
+            raise InputError(str(row), expected=f"a path and a {needed}")
         name, source = _name_and_source(row.get("image"), folder, number)
         label = "" if row.get("label") is None else str(row["label"])
-        if not name or not label:
-            missing = "path" if not name else "label"
-            raise InputError(where, got=f"no {missing}", expected="a path and a label")
+        captions = _captions(row.get("caption"))
+        if layout is CAPTIONS and name and not captions:
+            listing.problems[f"{name}, line {number}"] = "an empty caption"
+            continue
+        if not name or not (label or captions):
+            missing = "path" if not name else needed
+            raise InputError(where, got=f"no {missing}", expected=f"a path and a {needed}")
         total += len(source) if isinstance(source, bytes) else 0
         if total > MOST_MEMBERS:
             expected = f"at most {MOST_MEMBERS:,} bytes of images in a table"
@@ -278,9 +366,33 @@ def _list_table(table: str, columns: Columns) -> Listing:
         split = str(row.get("split") or "").lower()
         if split and split not in SPLITS:
             raise InputError(f"{where}: split", got=split, expected="train, valid or test")
-        caption = str(row.get("caption") or "")
-        listing.files.append(ImageFile(name, source, label, SPLITS.get(split, ""), caption))
+        file = ImageFile(name, source, label, SPLITS.get(split, ""), captions, number)
+        if layout is CAPTIONS and isinstance(source, Path) and name in rows:
+            listing.files[rows[name]] = _with_captions(listing.files[rows[name]], file, where)
+        else:
+            rows[name] = len(listing.files)
+            listing.files.append(file)
     return listing
+
+
+def _captions(value: Any) -> tuple[str, ...]:
+    """The captions in a cell: a text, or a list of texts; blank ones are left out."""
+    texts = value if isinstance(value, list | tuple) else [value]
+    return tuple(" ".join(str(text).split()) for text in texts if text and str(text).strip())
+
+
+def _with_captions(first: ImageFile, second: ImageFile, where: str) -> ImageFile:
+    """An image with the captions of two rows.
+
+    Raises:
+        InputError: The rows put it into two splits.
+    """
+    if second.split != first.split:
+        splits = [file.split or "no split" for file in (first, second)]
+        got = f"{first.name} in {splits[1]}"
+        expected = f"{splits[0]}, as in line {first.line}"
+        raise InputError(where, got=got, expected=expected, fix="an image is in one split")
+    return replace(first, captions=first.captions + second.captions)
 
 
 def _name_and_source(value: Any, folder: Path, number: int) -> tuple[str, Source]:

@@ -53,7 +53,7 @@ def iter_samples(data: Any, split: str, count: int, reader: ImageReader) -> Iter
     for i, label in enumerate(images.labels):
         row = {"label": label}
         if images.captions:
-            row["caption"] = images.captions[i]
+            row["caption"] = captions[0] if len(captions := images.captions[i]) == 1 else captions
         yield row, _to_image(images.values[i : i + 1][0]), None
 
 

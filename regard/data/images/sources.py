@@ -29,12 +29,13 @@ MAX_NAMED = 3
 _logger = logging.getLogger(__name__)
 
 
-def load_images(data: Any, reader: ImageReader) -> ImageSplits:
+def load_images(data: Any, reader: ImageReader, *, captions: bool = False) -> ImageSplits:
     """Read or draw the images of a recipe's `data:` section.
 
     Args:
         data: The section.
         reader: Scales images to the model's size.
+        captions: Whether they are read for their captions, not for their classes.
 
     Raises:
         InputError: Images cannot be read, or have no classes.
@@ -46,7 +47,7 @@ def load_images(data: Any, reader: ImageReader) -> ImageSplits:
 
         return scene_splits(data, reader)
     if isinstance(data, ImagesData):
-        return _image_splits(data, reader)
+        return _image_splits(data, reader, captions=captions)
     expected = "images, scenes or digits, for a model of images"
     raise InputError("data.kind", got=data.kind, expected=expected)
 
@@ -58,6 +59,7 @@ def read_images(
     *,
     columns: Columns = ALL_FOUND,
     for_tests: bool = False,
+    captions: bool = False,
 ) -> LabelledImages:
     """Read all images of a folder or file, as one set; broken ones are skipped and counted.
 
@@ -67,11 +69,12 @@ def read_images(
         names: Names of classes that are numbers.
         columns: Which columns of a table are read.
         for_tests: Whether to read only the test split, if there is one.
+        captions: Whether they are read for their captions.
 
     Raises:
         InputError: There are no images.
     """
-    listing = find_images(path, columns)
+    listing = find_images(path, columns, captions=captions)
     if for_tests:
         tests = [file for file in listing.files if file.split == "test"]
         listing.files[:] = tests or listing.files
@@ -93,20 +96,22 @@ def sort_classes(labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(classes))
 
 
-def _image_splits(data: ImagesData, reader: ImageReader) -> ImageSplits:
+def _image_splits(data: ImagesData, reader: ImageReader, *, captions: bool) -> ImageSplits:
     """Read the images of a folder or file, and of other splits if they are named."""
     paths = _split_paths(data)
-    listings = {split: find_images(path, data.columns) for split, path in paths.items()}
+    listings = {
+        split: find_images(path, data.columns, captions=captions) for split, path in paths.items()
+    }
     listing = merge_listings(listings)
     path = data.folder or data.file or ""
     decoded = _decode_listing(listing, reader, path, data.on_bad)
     rows = _split_rows(decoded, data)
     _warn_of_copies(decoded, rows)
     parts = {split: _labelled_images(decoded, rows[split], data.names) for split in rows}
-    if len(set(parts["train"].labels)) < 2:
+    if not captions and len(set(parts["train"].labels)) < 2:
         got = f"{parts['train'].labels[0]!r} alone" if len(parts["train"]) else "no image"
         raise InputError(f"classes in {path}", got=got, expected="at least two of them")
-    checksums = {path: _checksum(decoded)}
+    checksums = {path: _checksum(decoded, captions=captions)}
     tests = {"test": parts["test"]} if "test" in parts else {}
     return ImageSplits(parts["train"], parts["valid"], tests, checksums)
 
@@ -182,7 +187,7 @@ def _labelled_images(decoded: Decoded, rows: Sequence[int], names: Sequence[str]
     if len(rows) < len(decoded.files):
         values = pixels_at(values, rows)
     labels = tuple(_class_name(file.label, names) for file in files)
-    captions = tuple(file.caption for file in files)
+    captions = tuple(file.captions for file in files)
     digests = tuple(decoded.pixels[row] for row in rows)
     return LabelledImages(values, labels, captions if any(captions) else (), digests=digests)
 
@@ -197,10 +202,12 @@ def _class_name(label: str, names: Sequence[str]) -> str:
     return names[int(label)]
 
 
-def _checksum(decoded: Decoded) -> str:
-    """SHA-256 of the names, labels, splits and contents of all images."""
+def _checksum(decoded: Decoded, *, captions: bool) -> str:
+    """SHA-256 of the names, labels, splits and contents of all images, or also of captions."""
     digest = hashlib.sha256()
     for file, content in zip(decoded.files, decoded.contents, strict=True):
         digest.update(f"{file.name}\t{file.label}\t{file.split}\t".encode("utf-8", "replace"))
+        for caption in file.captions if captions else ():
+            digest.update(f"{caption}\t".encode("utf-8", "replace"))
         digest.update(content)
     return digest.hexdigest()

@@ -385,7 +385,7 @@ def scene_splits(data: ScenesData, reader: ImageReader) -> ImageSplits:
         for row, scene in enumerate(scenes):
             values[row] = reader.bytes_of(scene.draw(side))
         labels = tuple(scene.labels[data.label] for scene in scenes)
-        captions = tuple(scene.caption for scene in scenes)
+        captions = tuple((scene.caption,) for scene in scenes)
         parts[split] = LabelledImages(values, labels, captions, scenes)
     settings = data.model_dump_json(include={"pairs", "held_out", "objects", "label", "seed"})
     digest = hashlib.sha256(settings.encode())

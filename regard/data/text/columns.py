@@ -13,7 +13,17 @@ from statistics import mean
 
 from regard.data.config import Column
 from regard.data.text import roles
-from regard.data.text.roles import IDS, IMAGES, PAIRS, TEXT, TEXTS, Layout, fold, is_language
+from regard.data.text.roles import (
+    CAPTIONS,
+    IDS,
+    IMAGES,
+    PAIRS,
+    TEXT,
+    TEXTS,
+    Layout,
+    fold,
+    is_language,
+)
 from regard.errors import InputError, nearest
 
 Names = Sequence[str]
@@ -50,7 +60,7 @@ def is_header(rows: Rows, layout: Layout) -> bool:
         return _names_two_sides(first, below) or _numbers_below(first, below)
     return (
         _has_usual_names(first, below, layout)
-        or (layout is IMAGES and _paths_below(first, below))
+        or ((layout is IMAGES or layout is CAPTIONS) and _paths_below(first, below))
         or _numbers_below(first, below)
         or (layout is TEXTS and _labels_below(first, below))
     )

@@ -118,6 +118,22 @@ IMAGES = Layout(
     strips=True,
     ragged=True,
 )
+CAPTIONS = Layout(
+    (
+        Role("image", (*IMAGES.roles[0].names, "photo", "picture", "image_name"), is_text=False),
+        Role(
+            "caption",
+            ("caption", "captions", "text", "sentence", "description", "comment"),
+            is_text=False,
+        ),
+        Role("label", IMAGES.roles[1].names, optional=True, is_text=False),
+        Role("split", ("split",), optional=True, is_text=False),
+    ),
+    {2: ("image", "caption")},
+    strips=True,
+    ragged=True,
+)
+"""Images with captions: one caption in a row, or several as a list."""
 SIDE_WORDS = {name for role in PAIRS.roles for name in role.names} | FILLERS | LANGUAGE_WORDS
 """The words in names of the sides of pairs."""
 LAYOUTS = (PAIRS, TEXTS, WORDS, QUESTIONS, DOCUMENTS, IMAGES)

@@ -1,0 +1,122 @@
+"""Images with captions of one's own: several for an image, and everything that can be wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from regard.data.config import ImagesData
+from regard.data.images.sources import load_images
+from regard.data.synthetic.scenes import make_scene
+from regard.errors import InputError
+from regard.inputs.images.reader import ImageReader
+from regard.runs.load import load
+from tests.commands import is_refused
+
+READER = ImageReader(height=16, width=16)
+SMALL = ["model.encoder.image=[16,16]", "model.dim=16", "model.heads=2", "model.hidden=16",
+         "model.layers=1", "train.steps=2", "train.warmup=1", "train.batch_tokens=200",
+         "train.evaluate_every=2", "train.save_every=2", "-q"]  # fmt: skip
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Twelve images in a folder, with two captions each in `captions.csv`."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    lines = ["name,words"]
+    for number in range(12):
+        scene = make_scene(0, 0, number)
+        scene.draw(24).save(folder / f"{number}.png")
+        lines += [f"{number}.png,{scene.caption}", f"{number}.png,there is {scene.caption}"]
+    (folder / "captions.csv").write_text("\n".join(lines).replace("name,words", "image,caption"))
+    return folder
+
+
+def read(path, **settings):
+    return load_images(ImagesData(file=str(path), held_out=2, **settings), READER, captions=True)
+
+
+def test_an_image_has_all_captions_of_its_rows(photos):
+    splits = read(photos / "captions.csv")
+    assert (len(splits.train), len(splits.valid)) == (11, 1)
+    for captions in splits.train.captions:
+        assert captions[1] == f"there is {captions[0]}"
+    rows = [
+        {"image": f"{number}.png", "captions": [f"one {number}", f"two {number}"], "split": split}
+        for number, split in enumerate(["train"] * 8 + ["valid"] * 2 + ["test"] * 2)
+    ]
+    (photos / "all.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    splits = read(photos / "all.jsonl")
+    assert [len(part) for part in (splits.train, splits.valid, splits.tests["test"])] == [8, 2, 2]
+    assert splits.tests["test"].captions[0] == ("one 10", "two 10")
+    (photos / "other.tsv").write_text("what one sees\tphotograph\na thing\t0.png\nred\t1.png\n")
+    splits = read(photos / "other.tsv", caption="what one sees", image="photograph")
+    assert sorted(splits.train.captions + splits.valid.captions) == [("a thing",), ("red",)]
+
+
+@pytest.mark.usefixtures("photos")
+def test_own_captions_train_a_model_that_is_scored_by_all_of_them(regard, tmp_path):
+    words = ["train", "tiny/caption", "data.folder=photos", "data.held_out=2", *SMALL, "-o", "run"]
+    result = regard(*words)
+    assert result.code == 0, result.err
+    captions = load(tmp_path / "run").processor.target
+    assert not captions.unknown_words("there is a red circle")
+    row = json.loads(regard("eval", "run", "--data", "photos/captions.csv", "--json").out)
+    assert row["images"] == 12
+    assert 0 <= row["bleu_4"] <= 100
+    assert 0 <= row["cider_d"] <= 10
+    table = regard("eval", "run", "--data", "photos/captions.csv").out
+    assert "CIDEr-D" in table
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("gone.png,a red circle", "captions.csv: gone.png, line 26 (no such file"),
+        ("3.png,   ", "captions.csv: 3.png, line 26 (an empty caption)"),
+        ("broken.png,a red circle", "captions.csv: broken.png, line 26 (no image"),
+        (",a red circle", "captions.csv:26: got no path"),
+        ("3.png,a caf\xe9", "captions.csv:26"),
+    ],
+)
+def test_a_wrong_line_is_named_and_nothing_else_is_lost(photos, line, words, caplog):
+    (photos / "broken.png").write_text("words")
+    table = photos / "captions.csv"
+    table.write_bytes(table.read_bytes() + f"\n{line}\n".encode("latin-1"))
+    with pytest.raises(InputError) as error:
+        read(table, on_bad="stop")
+    assert words in str(error.value), str(error.value)
+    if "(" in words:
+        splits = read(table)
+        assert len(splits.train) + len(splits.valid) == 12
+        assert words.partition(": ")[2] in caplog.text
+
+
+def test_what_has_no_captions_is_refused_with_what_to_do(regard, photos, tmp_path, caplog):
+    words = ["train", "tiny/caption", *SMALL, "-o", "run"]
+    (photos / "labels.csv").write_text("path,kind,size\n0.png,ring,3\n1.png,star,4\n")
+    is_refused(regard(*words, "data.file=photos/labels.csv"), "which is the caption?")
+    (photos / "extra.png").write_bytes((photos / "0.png").read_bytes())
+    load_images(ImagesData(folder=str(photos), held_out=2), READER, captions=True)
+    assert "extra.png (no caption)" in caplog.text
+    (photos / "captions.csv").rename(tmp_path / "moved.csv")
+    (photos / "labels.csv").unlink()
+    is_refused(regard(*words, "data.folder=photos"), "captions.csv")
+    splits = "0.png,a ring,train\n0.png,a thing,test\n"
+    (photos / "two.csv").write_text(f"image,caption,split\n{splits}")
+    is_refused(regard(*words, "data.file=photos/two.csv"), "two.csv:3: got 0.png in test")
+
+
+def test_data_check_counts_captions_and_names_what_is_wrong(regard, photos):
+    (photos / "extra.png").write_bytes((photos / "0.png").read_bytes())
+    for what in (["photos/captions.csv"], ["photos"], ["tiny/caption", "data.folder=photos"]):
+        result = regard("data", "check", *what)
+        assert "24 captions, 2 for each image; 4 to " in result.out, result.err
+        is_folder = what != ["photos/captions.csv"]
+        assert ("extra.png: no caption" in result.out) == is_folder
+        assert result.code == is_folder
+    row = json.loads(regard("data", "check", "photos/captions.csv", "--json").out)
+    assert row["captions"]["captions"] == 24
+    assert row["captions"]["repeated"] == 0
