@@ -2,12 +2,17 @@
 
     python -m benchmarks.senses small/fill
     python -m benchmarks.senses runs/fill --layer 2 --wic ../shared/data/wic/dev.tsv.gz
+    python -m benchmarks.senses small/fill --verdicts ../shared/data/wic
 
 `senses.txt` has forty words with three sentences for each of two senses. Five pairs are made of
 each word, half of all pairs with the same sense. A pair is called "the same" if the cosine of the
 word's two vectors is above a threshold; the threshold of one half of the words is the one that is
 best on the other half. For comparison the same with bags of words: the cosine of the mean of the
 static embeddings of the two sentences. Prints one JSON object.
+
+With `--verdicts FOLDER`, the YAML of all layers for the model's card: the thresholds by which
+`regard words` says "same meaning", "other meaning" or "cannot tell". Each fifth of the homonyms is
+asked with the thresholds of the others; WiC's pairs of train and dev, in FOLDER, with those of all.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import argparse
 import gzip
 import json
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,11 +30,17 @@ import torch.nn.functional as F
 
 import regard
 from regard.pipeline import Pipeline
+from regard.tasks.senses import SAME, UNDECIDED, SenseRule, SenseTest
 
 SENSES = Path(__file__).with_name("senses.txt")
 PAIRS = ((0, 1), (3, 4)), ((0, 3), (1, 4)), ((0, 2),), ((2, 5),)
 """Sentences of a word that are paired: with the same sense, with different senses; and the fifth
 pair, by turns of the one and of the other kind."""
+ENOUGH, FEWEST, FOLDS = 0.8, 10, 5
+"""The share of pairs that has to be right beyond a threshold, the least number of such pairs, and
+in how many parts the words are asked with the thresholds of the others."""
+LEAST, OFTEN = 0.1, 0.7
+"""A model gets thresholds if it decides so many pairs of other words, and so often rightly."""
 
 
 class Pair(NamedTuple):
@@ -51,7 +63,7 @@ def homonyms() -> Iterator[Pair]:
             yield Pair(word, (sentences[first], sentences[second]), alike)
 
 
-def word_in_context(path: str) -> Iterator[Pair]:
+def word_in_context(path: str | Path) -> Iterator[Pair]:
     """Yield the pairs of a WiC file in which the word is spelled alike in both sentences."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -103,6 +115,79 @@ def accuracy(pairs: Sequence[Pair], values: Sequence[float | None]) -> float:
     return right / len(pairs)
 
 
+def rule_of(pairs: Sequence[Pair], values: Sequence[float]) -> SenseRule:
+    """The cosines from which on, and up to which, `ENOUGH` of the pairs are (not) of one sense."""
+    rising = sorted(zip(values, (pair.same for pair in pairs), strict=True))
+
+    def last(ordered: Sequence[tuple[float, bool]], *, wanted: bool) -> float | None:
+        """The last cosine up to which enough of the pairs are as wanted."""
+        hits = list(accumulate(same is wanted for _, same in ordered))
+        counts = range(FEWEST, len(ordered) + 1)
+        ends = ((n, *ordered[n - 1]) for n in counts)  # at a pair that is as wanted
+        good = [at for n, at, same in ends if same is wanted and hits[n - 1] >= ENOUGH * n]
+        return good[-1] if good else None
+
+    return SenseRule(same=last(rising[::-1], wanted=True), other=last(rising, wanted=False))
+
+
+def judged(rule: SenseRule, pairs: Sequence[Pair], values: Sequence[float]) -> list[bool]:
+    """For each pair that is decided, whether rightly so."""
+    said = [(rule.verdict(value), pair.same) for value, pair in zip(values, pairs, strict=True)]
+    return [(verdict == SAME) == same for verdict, same in said if verdict != UNDECIDED]
+
+
+def sense_test(
+    pairs: Sequence[Pair], values: Sequence[float],
+    finer_pairs: Sequence[Pair], finer_values: Sequence[float],
+) -> SenseTest:  # fmt: skip
+    """The rule that homonyms give, and how often its verdicts are right."""
+    words = sorted({pair.word for pair in pairs})
+    decided: list[bool] = []
+    for fold in range(FOLDS):
+        asked = set(words[fold::FOLDS])
+        parts = [
+            [item for item in zip(pairs, values, strict=True) if (item[0].word in asked) is chosen]
+            for chosen in (False, True)
+        ]
+        others, mine = (list(zip(*part, strict=True)) for part in parts)
+        decided += judged(rule_of(*others), *mine)
+    is_useful = len(decided) >= LEAST * len(pairs) and sum(decided) >= OFTEN * len(decided)
+    rule = rule_of(pairs, values) if is_useful else SenseRule()
+    finer = judged(rule, finer_pairs, finer_values)
+    limits = {name: at and round(at, 4) for name, at in rule.model_dump().items()}
+    return SenseTest(
+        **limits, pairs=len(pairs), decided=len(decided), right=sum(decided),
+        finer_pairs=len(finer_pairs), finer_decided=len(finer), finer_right=sum(finer),
+    )  # fmt: skip
+
+
+def card_lines(pipeline: Pipeline, folder: Path) -> str:
+    """The YAML of a card's `senses`, for the top and every layer that a model has."""
+    pairs = list(homonyms())
+    finer = [p for part in ("train", "dev") for p in word_in_context(folder / f"{part}.tsv.gz")]
+    lines = ["senses:"]
+    for layer in (None, *range(_layers(pipeline))):
+        both = [_known(some, cosines(pipeline, some, layer)) for some in (pairs, finer)]
+        test = sense_test(*both[0], *both[1])
+        values = {"layer": layer, **test.model_dump(exclude={"layer"})}
+        given = [f"{key}: {value}" for key, value in values.items() if value is not None]
+        lines.append("- " + "\n  ".join(given))
+    return "\n".join(lines)
+
+
+def _layers(pipeline: Pipeline) -> int:
+    """The number of layers of the stack that reads."""
+    model = pipeline.model
+    ends = (site.startswith(model.reader) and site.endswith(".residual") for site in model.sites())
+    return sum(ends)
+
+
+def _known(pairs: Sequence[Pair], values: Sequence[float | None]) -> tuple[list[Pair], list[float]]:
+    """The pairs whose word the model knows, and their cosines."""
+    known = [(p, value) for p, value in zip(pairs, values, strict=True) if value is not None]
+    return [pair for pair, _ in known], [value for _, value in known]
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Measure one model."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -111,8 +196,12 @@ def main(arguments: list[str] | None = None) -> None:
         "--layer", type=int, help="the block whose output is used; default: the top"
     )
     parser.add_argument("--wic", help="dev.tsv.gz of WiC")
+    parser.add_argument("--verdicts", help="the folder of WiC: print the card's senses", type=Path)
     options = parser.parse_args(arguments)
     pipeline = regard.load(options.model)
+    if options.verdicts:
+        print(card_lines(pipeline, options.verdicts))
+        return
     pairs = list(homonyms())
     values = cosines(pipeline, pairs, options.layer)
     result = {

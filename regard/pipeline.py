@@ -438,6 +438,7 @@ class Pipeline:
         Returns:
             The vector of each occurrence, the cosines between them, and their nearest words.
         """
+        from regard.recipes.shelf import card_of, shipped
         from regard.tasks.words import compare
 
         tokenizer = self.vocabulary.source
@@ -445,7 +446,11 @@ class Pipeline:
             got = f"a model of {self.reader.nouns}"
             raise InputError(self.name, got=got, expected="one that reads text")
         tokenizer.check("words", [word, *sentences])
-        return compare(self.model, tokenizer, word, sentences, layer=layer, count=count)
+        tests = card_of(shipped()[self.name]).senses if self.name in shipped() else ()
+        senses = next((test for test in tests if test.layer == layer), None)
+        return compare(
+            self.model, tokenizer, word, sentences, layer=layer, count=count, senses=senses
+        )
 
     def logits(self, ids: Any, target_ids: Any = None, *, mask: Any = None) -> Any:
         """The logits of the model for given token ids, or for the pixels of images.

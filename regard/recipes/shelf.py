@@ -19,6 +19,7 @@ from regard.config import Config, input_error
 from regard.errors import InputError
 from regard.recipes.yaml import read
 from regard.runtime.units import aligned
+from regard.tasks.senses import SenseTest
 
 CARD = "README.md"
 DASHES = "---\n"
@@ -66,6 +67,8 @@ class Card(Config):
     """How long training took, and on which machine."""
     data: tuple[Source, ...] = Field(min_length=1)
     scores: tuple[Score, ...] = Field(min_length=1)
+    senses: tuple[SenseTest, ...] = ()
+    """What its vectors say about word senses, layer by layer; empty if it was not measured."""
     weaknesses: tuple[str, ...] = Field(min_length=1)
     prose: str = ""
     """The text below the facts."""
@@ -86,6 +89,9 @@ class Card(Config):
         for score in self.scores:
             rows.append((score.name, f"{score.value:g}, {score.on}"))
             rows += [("signature", score.signature)] if score.signature else []
+        for test in self.senses:
+            where = "top" if test.layer is None else f"layer {test.layer}"
+            rows.append((f"senses, {where}", test.describe()))
         rows += [("bad at", weakness) for weakness in self.weaknesses]
         return "\n".join([self.title, "", *aligned(rows), "", self.prose]).rstrip()
 

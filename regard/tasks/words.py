@@ -9,7 +9,8 @@ one vector in the embedding and two different ones above it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from regard.layers import Tap
 from regard.models import Model
 from regard.models.mode import evaluating
 from regard.tasks.base_task import warn_truncated
+from regard.tasks.senses import VERDICTS, SenseTest
 
 TOKENS_AT_ONCE = 4096
 """The maximal number of tokens in a batch."""
@@ -70,6 +72,18 @@ class Words:
     usual: float
     """The mean cosine of two different words of these sentences. Compare cosines with it, because
     in many models all vectors point in similar directions."""
+    senses: SenseTest | None = None
+    """How well these cosines tell senses apart; None if that was not measured."""
+
+    @property
+    def verdicts(self) -> dict[tuple[int, int], str] | None:
+        """For each pair of occurrences, from 0, one of `VERDICTS`; None if nothing was measured."""
+        if self.senses is None:
+            return None
+        return {
+            (first, second): self.senses.verdict(float(self.cosines[first, second]))
+            for first, second in combinations(range(len(self.occurrences)), 2)
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the vectors, as JSON values."""
@@ -88,6 +102,10 @@ class Words:
             "cosines": self.cosines.tolist(),
             "static": self.static.tolist(),
             "usual": self.usual,
+            "verdicts": None
+            if self.verdicts is None
+            else [{"pair": [*pair], "verdict": said} for pair, said in self.verdicts.items()],
+            "senses": self.senses and self.senses.model_dump(),
         }
 
     def table(self) -> str:
@@ -100,10 +118,21 @@ class Words:
             for n, row in zip(numbers, cosines.tolist(), strict=True):
                 lines.append(f"{n:>18}" + "".join(f"{value:>8.3f}" for value in row))
         lines.append(f"two different words of these sentences: {self.usual:.3f} on average")
+        lines += self._verdict_lines()
         for n, word in enumerate(self.occurrences, start=1):
             lines.append(f"{n:>4}  near: {_format_neighbours(word.near)}")
             lines.append(f"      in the vocabulary: {_format_neighbours(word.vocabulary)}")
         return "\n".join(lines)
+
+    def _verdict_lines(self) -> list[str]:
+        """Which occurrences mean the same, and how often such verdicts are right."""
+        if self.senses is None:
+            return ["same meaning or not: not measured for this model and layer, so no verdict"]
+        names: dict[str, list[str]] = {verdict: [] for verdict in VERDICTS}
+        for (first, second), verdict in (self.verdicts or {}).items():
+            names[verdict].append(f"{first + 1} and {second + 1}")
+        lines = [f"{verdict}: {', '.join(pairs)}" for verdict, pairs in names.items() if pairs]
+        return [*lines, f"({self.senses.describe()})"]
 
 
 def compare(
@@ -114,6 +143,7 @@ def compare(
     *,
     layer: int | None = None,
     count: int = 5,
+    senses: SenseTest | None = None,
 ) -> Words:
     """Compares the contextual vectors of a word in several sentences.
 
@@ -124,6 +154,7 @@ def compare(
         sentences: Sentences that contain the word at least once each.
         layer: The block whose output is used, from 0; None: the output of the whole stack.
         count: The number of nearest words to list.
+        senses: How well the cosines of this layer tell word senses apart, for the verdicts.
 
     Raises:
         InputError: A sentence does not contain the word, the vocabulary does not have it, or there
@@ -147,7 +178,8 @@ def compare(
     ]
     embed: Any = model.embeds()[0]
     encoded_sentences = _EncodedSentences(texts, vectors, embed.table().detach().cpu(), tokenizer)
-    return _compare_occurrences(word, layer, encoded_sentences, spans, count)
+    comparison = _compare_occurrences(word, layer, encoded_sentences, spans, count)
+    return replace(comparison, senses=senses)
 
 
 @dataclass(frozen=True)

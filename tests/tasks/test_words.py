@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from regard import load
 from regard.cli import commands
 from regard.data.text.pairs import Pair
 from regard.errors import InputError
@@ -18,6 +21,7 @@ from regard.models import BertConfig, Decoder, Encoder, EncoderDecoder, GPTConfi
 from regard.pipeline import Pipeline
 from regard.recipes import recipe as recipes
 from regard.tasks import Fill, Generate
+from regard.tasks.senses import SenseTest
 from regard.tasks.words import compare
 
 TEXTS = ["I saw the model walk", "The model was trained on text", "models walk, models talk"] * 9
@@ -156,3 +160,52 @@ def test_a_sentence_that_is_cut_is_named(caplog):
     [message] = caplog.messages
     assert "text 2, 'the model walk" in message
     assert "last 32 tokens are left out" in message
+
+
+SENSES = SenseTest(
+    same=0.9, other=0.5, pairs=200, decided=100, right=80, finer_pairs=1000, finer_decided=500,
+    finer_right=300,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cosine", "said"), [(0.91, "same meaning"), (0.7, "cannot tell"), (0.49, "other meaning")]
+)
+def test_a_verdict_needs_a_threshold(cosine, said):
+    assert SENSES.verdict(cosine) == said
+    useless = SENSES.model_copy(update={"same": None, "other": None})
+    assert useless.verdict(cosine) == "cannot tell"
+    assert "no verdicts: right were 80% of 100" in useless.describe()
+
+
+def test_verdicts_stand_beside_how_often_they_are_right():
+    model, tokenizer, _ = models()["bert"]
+    alike = compare(model, tokenizer, "model", ["the model walk"] * 2, senses=SENSES)
+    assert alike.verdicts == {(0, 1): "same meaning"}
+    table = alike.table()
+    assert "same meaning: 1 and 2\n" in table
+    assert "right: 80% of 100 verdicts on 200 homonym pairs, 60% of 500 on 1,000 of WiC" in table
+    assert alike.to_json()["verdicts"] == [{"pair": [0, 1], "verdict": "same meaning"}]
+
+
+def test_a_model_that_was_not_measured_gets_no_verdict():
+    model, tokenizer, _ = models()["bert"]
+    comparison = compare(model, tokenizer, "model", SENTENCES)
+    assert comparison.verdicts is None
+    assert comparison.to_json()["verdicts"] is None
+    assert "not measured for this model and layer, so no verdict" in comparison.table()
+
+
+def test_the_verdicts_of_the_documentation_are_those_of_the_shipped_model():
+    text = (Path(__file__).parents[2] / "docs/tasks/embed.md").read_text("utf-8")
+    [command] = [line for line in text.splitlines() if line.startswith("regard words small/fill")]
+    _, _, name, *rest = shlex.split(command)
+    said = load(name).words(rest[-1], rest[1:-1:2])
+    assert {said.verdicts[pair] for pair in ((0, 2), (1, 2))} == {"other meaning"}
+    assert said.verdicts[0, 1] == "same meaning"
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        assert f"{float(said.cosines[first, second]):.2f}" in text
+    assert f"{said.senses.right} of {said.senses.decided}" in text
+    elsewhere = load(name).words(rest[-1], rest[1:-1:2], layer=2)
+    assert elsewhere.senses.layer == 2
+    assert elsewhere.senses.same != said.senses.same
