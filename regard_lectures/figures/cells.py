@@ -1,9 +1,12 @@
 """Figure of part 2: the parameters of recurrent cells, by formula and counted.
 
-    rnn  1 gate    gru  3 gates    lstm  4 gates        gates · (d m + d² + 2 d)
+    rnn    a candidate                   1 · (d m + d² + 2 d)
+    gru    2 gates and a candidate       3 · (d m + d² + 2 d)
+    lstm   3 gates and a candidate       4 · (d m + d² + 2 d)
 
-A gate has W (d × m) for an input of width m, U (d × d) for the state of width d, and a bias for
-each of the two products, as in PyTorch. Beside them: self-attention and a gated convolution.
+A gate or candidate has W (d × m) for an input of width m, U (d × d) for the state of width d, and a
+bias for each of the two products, as in PyTorch. Beside them: self-attention and a gated
+convolution.
 """
 
 from __future__ import annotations
@@ -14,13 +17,15 @@ from typing import NamedTuple
 import torch
 
 from regard.draw import LINE_STYLES, LineStyle
-from regard.explain import Board, Drawing
+from regard.explain import Board, Drawing, Numbers, Words
 from regard.layers import Attention, GatedConvolution, Mixer, Recurrent
 from regard_lectures.figures.costs import decades
 
 WIDTHS = (16, 32, 64, 128, 256, 512, 1024)
 KERNEL = 3
 """Tokens that the convolution sees."""
+RECURRENT = ("rnn", "gru", "lstm")
+LIMITS = "Counted in the layers' tensors, built without weights: nothing is trained."
 
 
 class Kind(NamedTuple):
@@ -50,35 +55,68 @@ def counted(kind: Kind, dim: int) -> int:
         return sum(parameter.numel() for parameter in kind.build(dim).parameters())
 
 
+def words_cells(numbers: Numbers) -> Words:
+    """How many times an RNN's parameters a GRU and an LSTM have, and of what they consist."""
+    counts = {name: numbers[f"counted_{name}"] for name in ("rnn", "gru", "lstm")}
+    ratios = {name: round(count / counts["rnn"], 1) for name, count in counts.items()}
+    title = (
+        f"A GRU has {ratios['gru']:g} times, an LSTM {ratios['lstm']:g} times the parameters of an "
+        "RNN"
+    )
+    pairs = numbers["pairs_of_matrices"]
+    explained = all(ratios[name] == pairs[name] for name in ("gru", "lstm"))
+    if not explained:
+        title += ", not as many as pairs of matrices"
+    agree = all(
+        numbers[f"computed_{name}"] == numbers[f"counted_{name}"] for name in KINDS
+    ) and all(
+        KINDS[name].count(width) == count
+        for name in KINDS
+        for width, count in zip(numbers["widths"], numbers[f"parameters_{name}"], strict=True)
+    )
+    caption = (
+        f"A pair of matrices W and U for a candidate and for each gate: a GRU has "
+        f"{pairs['gru'] - 1} gates, {pairs['gru']} pairs; an LSTM {pairs['lstm'] - 1} gates, "
+        f"{pairs['lstm']} pairs; an RNN no gate. Counted in the layers' tensors: "
+        f"{'as' if agree else 'other than'} the formulas say."
+    )
+    return Words(title, caption)
+
+
+def pairs_of_matrices(name: str, dim: int) -> int:
+    """How many matrices W a recurrent cell has, each with its U: read off its tensors."""
+    with torch.device("meta"):
+        weight = next(iter(KINDS[name].build(dim).parameters()))  # all W below each other
+    return weight.shape[0] // dim
+
+
 def cells(dim: int) -> Drawing:
     """Draw the number of parameters of each kind of layer against its width.
 
     Args:
         dim: The width of the table's layers.
     """
-    counts = {name: [counted(kind, d) for d in WIDTHS] for name, kind in KINDS.items()}
+    counts = {name: [counted(kind, width) for width in WIDTHS] for name, kind in KINDS.items()}
     here = {name: counted(kind, dim) for name, kind in KINDS.items()}
-    right = all(kind.count(dim) == here[name] for name, kind in KINDS.items()) and all(
-        kind.count(d) == count
-        for name, kind in KINDS.items()
-        for d, count in zip(WIDTHS, counts[name], strict=True)
-    )
-    agree = "as the formulas say" if right else "other than the formulas say"
-    caption = (
-        f"A GRU has {here['gru'] / here['rnn']:.0f} times and an LSTM "
-        f"{here['lstm'] / here['rnn']:.0f} times the parameters of an RNN, one time for each gate, "
-        f"counted in the layers' tensors {agree}."
-    )
+    numbers: Numbers = {
+        "dim": dim,
+        "widths": list(WIDTHS),
+        "pairs_of_matrices": {name: pairs_of_matrices(name, dim) for name in RECURRENT},
+        **{f"parameters_{name}": line for name, line in counts.items()},
+        **{f"computed_{name}": kind.count(dim) for name, kind in KINDS.items()},
+        **{f"counted_{name}": count for name, count in here.items()},
+    }
     details = (
         "Input and state are d wide; lines are the formulas, points are counted. For an input of "
-        "width m a gate has d m + d² + 2d parameters: W, U and a bias for each product, as in "
-        "PyTorch; with one bias, as the equations are mostly written, d fewer. An RNN has one "
-        "gate, a GRU three (reset, update, candidate), an LSTM four (input, forget, candidate, "
-        f"output). Attention: W_Q, W_K, W_V and W_O. Convolution: {KERNEL} tokens, values and "
-        "gates. None of them depends on the length of the text."
+        "width m a gate or candidate has d m + d² + 2d parameters: W, U and a bias for each "
+        "product, as in PyTorch; with one bias, as the equations are mostly written, d fewer. An "
+        "RNN has a candidate alone; a GRU two gates (reset, update) and a candidate; an LSTM three "
+        "gates (input, forget, output) and a candidate. Attention: W_Q, W_K, W_V and W_O. "
+        f"Convolution: {KERNEL} tokens, values and gates. None of them depends on the length of "
+        "the text."
     )
     styles = dict(zip(KINDS, LINE_STYLES, strict=True))
-    with Board(caption, (1, 1.1), details) as board:
+    with Board(words_cells(numbers), (1, 1.25), details, limits=LIMITS) as board:
         board.legend(styles)
         axes = board.chart(0, "parameters of one layer", "width d", "")
         for name, style in styles.items():
@@ -91,11 +129,6 @@ def cells(dim: int) -> Drawing:
             (name, kind.formula, f"{kind.count(dim):,}", f"{here[name]:,}")
             for name, kind in KINDS.items()
         ]
-        columns = (("", 0), ("formula", 0.56), ("computed", 0.78), ("counted", 1.0))
+        columns = (("", 0), ("formula", 0.52), ("computed", 0.76), ("counted", 1.0))
         board.table(1, f"width d = {dim:,}", columns, rows)
-        return board.drawing(
-            widths=list(WIDTHS),
-            **{f"parameters_{name}": line for name, line in counts.items()},
-            **{f"computed_{name}": kind.count(dim) for name, kind in KINDS.items()},
-            **{f"counted_{name}": count for name, count in here.items()},
-        )
+        return board.drawing(**numbers)

@@ -13,6 +13,7 @@ ab, and the answer is the digit of each, 3 and 7.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 
 from regard.draw import positive_scale, scientific
 from regard.errors import InputError
-from regard.explain import Board, Drawing
+from regard.explain import Board, Drawing, Numbers, Words
 from regard.layers import (
     Attention,
     DotScore,
@@ -37,6 +38,7 @@ from regard.layers import (
 from regard_lectures.figures.descent import Descent
 from regard_lectures.figures.recurrence import unrolled
 from regard_lectures.progress import OnStep, training_progress
+from regard_lectures.tries import listed, span, trainings
 
 NAMES = ("gates", "free weights", "free candidates", "keys and values", "heads")
 """The steps from 0 to 4."""
@@ -45,6 +47,8 @@ PAIRS = 6
 """Pairs of a training text; each letter occurs once."""
 TEXT = "b7 e2 a3 h0 d1 c5 ab"
 DIM, BATCH, UNSEEN, RATE = 32, 64, 1000, 0.01
+BOTH = 95.0
+"""The percentage of digits from which on all count as answered."""
 
 
 class Gated(nn.Module):
@@ -249,34 +253,84 @@ def _seen(model: Answerer, inputs: tuple[Tensor, Tensor, Tensor]) -> dict[str, A
     }
 
 
-def measure(text: str | None, heads: int, steps: int, seed: int) -> dict[str, Any]:
-    """Train all five and look at what each does with one text."""
+def build(name: str, heads: int) -> Gated:
+    """A step that is not trained, by its name."""
+    builders: dict[str, Callable[[], Gated]] = {
+        "gates": Gated,
+        "free weights": lambda: Freed(candidates_free=False),
+        "free candidates": lambda: Freed(candidates_free=True),
+        "keys and values": lambda: Attended(1),
+        "heads": lambda: Attended(heads),
+    }
+    return builders[name]()
+
+
+def measure(text: str | None, heads: int, steps: int, tries: int, seed: int) -> dict[str, Any]:
+    """Train all five with several seeds, and look at what each does with one text.
+
+    Returns:
+        The words of the text, and by the name of each step: what it does with the text if trained
+        with the first seed, and as `right` the percentages of digits of all seeds.
+    """
     words, inputs = read_text(text)
     result: dict[str, Any] = {"words": words}
-    with training_progress(steps * len(NAMES)) as on_step:
-        for index, name in enumerate(NAMES):
-            torch.manual_seed(seed)
-            step = (
-                Gated()
-                if index == 0
-                else Freed(candidates_free=index == 2)
-                if index < 3
-                else Attended(1 if index == 3 else heads)
-            )
-            model, right = train(step, steps, seed, on_step)
-            result[name] = {**_seen(model, inputs), "right": right}
+    with training_progress(steps * tries * len(NAMES)) as on_step:
+        for name in NAMES:
+            shares = []
+            for one_seed in range(seed, seed + tries):
+                torch.manual_seed(one_seed)
+                model, right = train(build(name, heads), steps, one_seed, on_step)
+                shares.append(right)
+                if one_seed == seed:
+                    result[name] = _seen(model, inputs)
+            result[name]["right"] = shares
     return result
 
 
-def road(measured: dict[str, Any], heads: int, steps: int, seed: int) -> Drawing:
+def words_road(numbers: Numbers) -> Words:
+    """Whether free weights answer more than gates, and several heads more than one."""
+    gates, *one, heads = numbers["right"]
+    count = numbers["heads"]
+    several = f"{count} heads" if count > 1 else "one head"
+    freed = [share for shares in one for share in shares]
+    more = "more" if min(freed) > max(gates) else "not surely more"
+    best = "more still" if min(heads) > max(freed) else "not surely more than one"
+    both = min(heads) >= BOTH
+    title = f"Free weights find {more} digits than gates; {several} {best}"
+    if more == "more" and both:
+        title = f"Gates find at most {max(gates):.0f}% of the digits, free weights more, "
+        title += f"{several} all"
+    if min(gates) >= BOTH:
+        title = f"Gates find all digits, {several} {'as well' if both else 'do not'}"
+    needed = numbers["words_needed"]
+    alone = [str(index) for index, count in enumerate(needed) if count == 1]
+    at_once = "No candidate can be computed without the words before it"
+    if alone:
+        at_once = f"All words can be computed at once in step {listed(alone)}"
+    caption = (
+        f"Digits right: gates {span(gates, '.0f')}%, one set of free weights (steps 1 to 3) "
+        f"{span(freed, '.0f')}%, {several} {span(heads, '.0f')}%. {at_once}."
+    )
+    return Words(title, caption)
+
+
+def road(measured: dict[str, Any], heads: int, steps: int, tries: int, seed: int) -> Drawing:
     """Draw the weights at the question in each step from a gate to multi-head attention."""
     words, stages = measured["words"], [measured[name] for name in NAMES]
-    right = [step["right"] for step in stages]
-    caption = (
-        f"A gate's weights cannot choose: {right[0]:.0f}% of the digits are right. Free weights "
-        f"find one of two letters ({max(right[1:4]):.0f}%), {heads} heads both "
-        f"({right[4]:.0f}%), and all words are computed at once."
-    )
+    rows = [f"{index} {name}" for index, name in enumerate(NAMES[:4])]
+    rows += [f"4 head {head}" for head in range(heads)]
+    cells = [line for step in stages for line in step["weights"]]
+    numbers: Numbers = {
+        "heads": heads,
+        "steps": steps,
+        "words": words,
+        "rows": rows,
+        "weights": cells,
+        **{
+            what: [step[what] for step in stages]
+            for what in ("right", "answer", "words_needed", "growth", "error")
+        },
+    }
     details = (
         "A text of pairs ends with two letters, whose digits are asked. All weights are those of "
         "the last state. 0: h_t = Σ_i (∏_{j=i+1..t} u_j)(1 − u_i) h̃_i, a GRU unrolled; the mean "
@@ -284,35 +338,28 @@ def road(measured: dict[str, Any], heads: int, steps: int, seed: int) -> Drawing
         "place of h̃_i, the candidate without the state before it. 3: V f(x_i) is summed, and "
         "K f(x_i) compared with Q x_t. 4: the same in several heads. Words needed: on how many "
         "words the last candidate depends, by its gradient; if on one, all are computed at once. "
-        f"Each is {DIM} wide and trained for {steps} steps on {BATCH} texts (seed {seed}); digits "
-        f"right: of {UNSEEN} new texts. The states are rebuilt from the weights with an error of "
-        f"at most {scientific(max(step['error'] for step in stages))}. From one word to the next a "
-        f"weight of a gate is multiplied by at most {stages[0]['growth']:.2f}, a free one by up to "
-        f"{max(step['growth'] for step in stages[1:]):,.0f}."
+        f"Each is {DIM} wide and trained for {steps} steps on {BATCH} texts with {tries} seeds "
+        f"from {seed}; weights are those of seed {seed}. Digits right: of {UNSEEN} new texts; a "
+        f"guess is right in {100 / len(DIGITS):.0f}%. The states are rebuilt from the weights with "
+        f"an error of at most {scientific(max(step['error'] for step in stages))}. Heads count "
+        f"from 0. Answers to this text: {', '.join(numbers['answer'])}. From one word to the next "
+        f"a weight of a gate is multiplied by at most {stages[0]['growth']:.2f}, a free one by up "
+        f"to {max(step['growth'] for step in stages[1:]):,.0f}."
     )
-    rows = [f"{index} {name}" for index, name in enumerate(NAMES[:4])]
-    rows += [f"4 head {head + 1}" for head in range(heads)]
-    cells = [line for step in stages for line in step["weights"]]
-    with Board(caption, (1.6, 1), details) as board:
+    limits = f"Width {DIM}, {steps:,} training steps on such texts, {trainings(tries)}; weights of "
+    limits += f"seed {seed}."
+    with Board(words_road(numbers), (1.5, 1), details, limits=limits) as board:
         sides = "step", "pairs and question"
         labels = rows, [*words[:-1], f"{words[-1]}?"]
         heading = f"weights at the question {words[-1]}?"
         board.matrix(0, heading, cells, positive_scale(1.0), labels, sides, ".2f")
         board.table(
             1,
-            "what each step frees",
-            (("step", 0), ("words\nneeded", 0.74), ("digits\nright", 1.0)),
+            "what each step needs and gets right",
+            (("step", 0), ("words\nneeded", 0.64), ("digits\nright, %", 1.0)),
             [
-                (f"{index} {name}", str(step["words_needed"]), f"{step['right']:.0f}%")
+                (f"{index} {name}", str(step["words_needed"]), span(step["right"], ".0f"))
                 for index, (name, step) in enumerate(zip(NAMES, stages, strict=True))
             ],
         )
-        return board.drawing(
-            words=words,
-            rows=rows,
-            weights=cells,
-            **{
-                what: [step[what] for step in stages]
-                for what in ("right", "answer", "words_needed", "growth", "error")
-            },
-        )
+        return board.drawing(**numbers)
