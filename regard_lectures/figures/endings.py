@@ -8,7 +8,7 @@ and the German adjectives with a wrong ending are counted.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,14 +19,20 @@ from regard import Pipeline, load
 from regard.data import Pair, grammar
 from regard.draw import BLUE, ORANGE, Chart, positive_scale
 from regard.errors import InputError
-from regard.explain import Board, Drawing, in_words
+from regard.explain import Board, Drawing, Words, in_words
 from regard.inputs import Ragged
 from regard.layers import Tap, knock_out, split_head
 from regard.models import evaluating
+from regard_lectures.limits import model_line
+from regard_lectures.own_words import MARK
 
 ENDINGS = ("e", "en", "er", "es", "em")
 """The endings of a German adjective before a noun."""
 TEXT = "The old dog saw a small cat."
+USABLE = 40.0
+"""The percentage of wrong endings up to which a translator's heads can be judged."""
+MOST_WORDS, MOST_HEADS = 10, 12
+"""The most words and heads in the picture."""
 _STEMS = {
     adjective.english: adjective.stem for adjective in grammar.ADJECTIVES if adjective.attributive
 }
@@ -75,7 +81,7 @@ def measure_translator(text: str | None, model: str, pairs: int, seed: int) -> d
 
     Args:
         text: A sentence, whose weights in the head found are drawn.
-        model: A translator trained on the grammar.
+        model: A translator from English to German.
         pairs: The number of sentences with an adjective.
         seed: The seed of the sentences.
     """
@@ -91,8 +97,14 @@ def measure_translator(text: str | None, model: str, pairs: int, seed: int) -> d
     right = torch.tensor([ENDINGS.index(question.ending) for question in asked])
     without = {head: _effect(pipeline, batch, right, head) for head in ("none", *heads)}
     best_head = max(looks, key=looks.__getitem__)
-    seen = pipeline.look(TEXT if text is None else text, beam=1).site(split_head(best_head)[0])
+    shown = TEXT if text is None else text
+    look = pipeline.look(shown, beam=1, allow_unknown=True)
+    seen = look.site(split_head(best_head)[0])
     return {
+        "model": pipeline.name,
+        "limits": model_line(pipeline),
+        "text": shown,
+        "unknown": pipeline.vocabulary.source.unknown_words(shown),
         "head": best_head,
         "sentences": len(asked),
         "weight": looks,
@@ -212,77 +224,116 @@ def stands_out(larger: float, smaller: float, count: int) -> bool:
     return first - second > 2 * (first + second) ** 0.5
 
 
-def draw_translator(measured: dict[str, Any], model: str, seed: int) -> Drawing:
+def words_translator(numbers: Mapping[str, Any]) -> Words:
+    """Whether more endings fail without the head that looks from nouns to adjectives."""
+    name, count, failed = numbers["model"], numbers["sentences"], numbers["failed_without"]
+    whole, most = numbers["failed_with_all"], numbers["most_failed_of_others"]
+    head = in_words(numbers["head"])
+    if whole > USABLE:
+        title = f"{name} gets {whole:.0f}% of German endings wrong: its heads cannot be judged"
+    elif numbers["stands_out"]:
+        title = f"{name}: endings fail without the head that looks from nouns to adjectives"
+    else:
+        title = f"{name}: no single head that looks from nouns to adjectives is needed"
+    verdict = "clearly more" if numbers["stands_out"] else "not clearly more"
+    caption = (
+        f"{head[0].upper()}{head[1:]} attends most from nouns to adjectives (weight "
+        f"{max(numbers['weight']):.2f}). Of {count} German endings {failed:.1f}% are wrong without "
+        f"it, with all heads {whole:.1f}%: {verdict} than without any other (at most {most:.1f}%)."
+    )
+    if numbers["unknown"]:
+        caption += f" {MARK} unknown to the model: {', '.join(numbers['unknown'])}."
+    return Words(title, caption)
+
+
+def draw_translator(measured: dict[str, Any], seed: int) -> Drawing:
     """Draw the weights from nouns to adjectives, and the endings that fail without each head."""
-    best_head, count = measured["head"], measured["sentences"]
-    looks, previous = measured["weight"], measured["weight_on_token_before"]
+    numbers = _numbers_of(measured)
+    heads, best_head = numbers["heads"], numbers["head"]
+    lost, failed = numbers["margin_lost"], numbers["failed"]
+    most = heads[lost.index(max(lost))]
+    previous = numbers["weight_on_token_before"][heads.index(best_head)]
+    details = (
+        f"{numbers['model']}, {numbers['sentences']} sentences of a small grammar with one "
+        f"adjective, seed {seed}. Weight: from a noun to the adjective before it, the mean of all "
+        f"sentences; most in {in_words(best_head)}, which puts {previous:.2f} on the token before, "
+        "averaged over all tokens. A German adjective has one of five endings; given the source "
+        "and the German words before it, it fails if another is more probable than the right one. "
+        "Bars on the right: how much of log p(right) − log p(best other), "
+        f"{numbers['margin_with_all']:.1f} with all heads, is lost without a head, and the share "
+        f"that fails; most is lost without {in_words(most)}. A map suggests what a head does; only "
+        "removing the head tests that."
+    )
+    # the heads with the largest weight, and the one without which most endings fail
+    order = sorted(range(len(heads)), key=lambda index: -numbers["weight"][index])
+    others = [index for index in order if heads[index] != best_head]
+    worst = max(others, key=failed.__getitem__, default=order[0])
+    chosen = sorted({*order[: MOST_HEADS - 1], worst})
+    part = "" if len(chosen) == len(heads) else f": {len(chosen)} of {len(heads)}"
+    short = [heads[index].removeprefix("encoder.").replace("self.", "") for index in chosen]
+    words = words_translator(numbers)
+    with Board(words, (1.1, 1, 1), details, limits=measured["limits"]) as board:
+        _draw_map(board, numbers)
+        colours = [ORANGE if heads[index] == best_head else BLUE for index in chosen]
+        values = [numbers["weight"][index] for index in chosen]
+        axes = board.chart(1, "weight", "", f"noun to adjective{part}", ticks=48)
+        draw_bars(axes, short, values, [f"{value:.2f}" for value in values], colours)
+        values = [lost[index] for index in chosen]
+        rounded = [round(value, 2) + 0.0 for value in values]  # + 0.0: no -0.00
+        said = [
+            f"{value:.2f} ({failed[index]:.0f}%)".replace("-", "−")
+            for value, index in zip(rounded, chosen, strict=True)
+        ]
+        axes = board.chart(2, "without the head", "", "log-odds lost (wrong)", ticks=48)
+        draw_bars(axes, short, values, said, colours)
+        return board.drawing(**numbers)
+
+
+def _numbers_of(measured: Mapping[str, Any]) -> dict[str, Any]:
+    """What the picture shows and its words say."""
+    best_head, count, looks = measured["head"], measured["sentences"], measured["weight"]
     without = {head: Effect(**effect) for head, effect in measured["without"].items()}
     whole = without["none"]
     failed = {head: without[head].failed for head in looks}
-    lost = {head: whole.margin - without[head].margin for head in looks}
-    others = [head for head in looks if head != best_head]
-    worst = max(others, key=failed.__getitem__)
-    clear = stands_out(failed[best_head], failed[worst], count)
-    ending = (
-        f"more than without any other head (at most {failed[worst]:.1f}%)"
-        if clear
-        else f"not clearly more than without another head (up to {failed[worst]:.1f}%)"
+    most = max((share for head, share in failed.items() if head != best_head), default=0.0)
+    return {
+        **{key: measured[key] for key in ("model", "text", "unknown", "head", "sentences")},
+        **{key: measured[key] for key in ("queries", "keys", "map")},
+        "stands_out": stands_out(failed[best_head], max(most, whole.failed), count),
+        "heads": list(looks),
+        "weight": list(looks.values()),
+        "weight_on_token_before": list(measured["weight_on_token_before"].values()),
+        "failed": list(failed.values()),
+        "failed_without": failed[best_head],
+        "most_failed_of_others": most,
+        "margin_lost": [whole.margin - without[head].margin for head in looks],
+        "failed_with_all": whole.failed,
+        "margin_with_all": whole.margin,
+    }
+
+
+def _draw_map(board: Board, numbers: Mapping[str, Any]) -> None:
+    """Draw the map of the head found, of the first words of the sentence, without its marks."""
+    words = numbers["keys"]
+    of_words = [index for index, word in enumerate(words) if any(map(str.isalnum, word))]
+    chosen = of_words[:MOST_WORDS]
+    marked = [words[i] + MARK if words[i] in numbers["unknown"] else words[i] for i in chosen]
+    table = [[numbers["map"][query][key] for key in chosen] for query in chosen]
+    left_out = len(of_words) - len(chosen)
+    key = f"key: {len(chosen)} of {len(of_words)} words" if left_out else "key"
+    board.matrix(
+        0, in_words(numbers["head"]), table, positive_scale(), (marked, marked), ("query", key)
     )
-    caption = (
-        f"The head that attends most from nouns to adjectives (weight {looks[best_head]:.2f}): "
-        f"without it {failed[best_head]:.1f}% of {count} German endings are wrong, {ending}."
-    )
-    most = max(lost, key=lost.__getitem__)
-    details = (
-        f"{model}, {count} sentences of the grammar with one adjective, seed {seed}. Weight: from "
-        "a noun to the adjective before it, the mean of all sentences; most in "
-        f"{in_words(best_head)}, in the bars {best_head.split('.')[1]}.{split_head(best_head)[1]}, "
-        f"which puts {previous[best_head]:.2f} on the token before, averaged over all tokens. A "
-        "German adjective has one of five endings; given the source and the German words before "
-        "it, it fails if another is more probable than the right one: "
-        f"{whole.failed:.1f}% with all heads. Bars on the right: how much of log p(right) − "
-        f"log p(best other), {whole.margin:.1f} with all heads, is lost without a head, and the "
-        f"share that fails; most is lost without {in_words(most)}. A map suggests what a head "
-        "does; only removing the head tests that."
-    )
-    short = [head.removeprefix("encoder.").replace("self.", "") for head in looks]
-    with Board(caption, (1.1, 1, 1), details) as board:
-        board.matrix(
-            0, f"head {short[list(looks).index(best_head)]}", measured["map"], positive_scale(),
-            (measured["queries"], measured["keys"]), ("query", "key"),
-        )  # fmt: skip
-        colours = [ORANGE if head == best_head else BLUE for head in looks]
-        said = [f"{value:.2f}" for value in looks.values()]
-        axes = board.chart(1, "weight", "", "from noun to adjective", ticks=48)
-        draw_bars(axes, short, list(looks.values()), said, colours)
-        rounded = {head: round(value, 2) + 0.0 for head, value in lost.items()}  # + 0.0: no -0.00
-        said = [f"{rounded[head]:.2f} ({failed[head]:.1f}%)".replace("-", "−") for head in looks]
-        axes = board.chart(2, "without the head", "", "log-odds lost (wrong)", ticks=48)
-        draw_bars(axes, short, list(lost.values()), said, colours)
-        return board.drawing(
-            head=best_head,
-            stands_out=clear,
-            sentences=count,
-            heads=list(looks),
-            weight=list(looks.values()),
-            weight_on_token_before=list(previous.values()),
-            failed=list(failed.values()),
-            margin_lost=list(lost.values()),
-            failed_with_all=whole.failed,
-            margin_with_all=whole.margin,
-        )
 
 
 def draw_bars(
     axes: Chart, names: list[str], values: list[float], said: list[str], colours: list[str]
 ) -> None:
-    """Draw a bar for each head, with its number beside it if there is room."""
+    """Draw a bar for each head, with its number beside it."""
     low, high = min(0.0, *values), max(values)
     axes.barh(range(len(values)), values, 0.65, color=colours)
     for row, (value, text) in enumerate(zip(values, said, strict=True)):
-        if len(values) <= 18:
-            axes.write((max(value, 0) + 0.02 * (high - low), row), text, va="center")
-    axes.set(xlim=(1.1 * low, high + 0.45 * (high - low)), ylim=(len(values) - 0.4, -0.6))
-    every = 1 if len(names) <= 18 else 4
-    axes.set_yticks(range(0, len(names), every), names[::every])
+        axes.write((max(value, 0) + 0.02 * (high - low), row), text, va="center")
+    axes.set(xlim=(1.1 * low, high + 0.6 * (high - low or 1)), ylim=(len(values) - 0.4, -0.6))
+    axes.set_yticks(range(len(names)), names)
     axes.grid(visible=False, axis="y")

@@ -1,8 +1,9 @@
 """The gallery: the lectures' sentences, each with a model and what it shows.
 
-A scene (`scenes_translated.py`, `scenes_written.py`) is a picture of one sentence in one model, and
-a claim that is measured there: it holds, or the picture says that it does not. All of them together
-are one page that the arrow keys step through.
+A scene (`scenes_translated.py`, `scenes_pronoun.py`, `scenes_written.py`) is a picture of one
+sentence in one model, and a claim that is measured there: it holds, or the picture says that it
+does not. The verdicts are in `scene_words.py`. All scenes together are one page that the arrow keys
+step through.
 """
 
 from __future__ import annotations
@@ -29,17 +30,23 @@ from regard.draw import (
     render,
     shorten,
     style,
-    wrap,
+    text_width,
     write_file,
 )
 from regard.errors import InputError
 from regard.explain import Board, Drawing, Numbers, escaped
 from regard.inputs import TextReader
 from regard.recipes import shipped
-from regard_lectures.figures import scenes_translated, scenes_written
+from regard_lectures.figures import scenes_pronoun, scenes_translated, scenes_written
+from regard_lectures.figures.scene_words import VERDICTS, words_gallery
+from regard_lectures.figures.scenes_pronoun import TEACHER
 from regard_lectures.slides import Slide, slides_page
+from regard_lectures.tries import listed
 
-TEACHER = "The teacher asked the class a question, and everyone turned to look at her."
+__all__ = ["words_gallery"]
+MARKS = {True: "✓", False: "✗", None: "·"}
+"""What stands before a scene whose claim holds, does not hold, or that claims nothing."""
+PAIR = "The doctor said that / The nurse said that"
 MODELS = {"translate": ("small/translate", "tiny/translate"), "suggest": ("small/write",)}
 """The shelf's models for each verb, the best first."""
 
@@ -61,11 +68,12 @@ class Scene:
 
 SCENES = {
     "dogs": Scene("The dog chased another dog.", "translate", scenes_translated.dogs),
-    "her": Scene(TEACHER, "translate", scenes_translated.her),
-    "gender": Scene(TEACHER, "translate", scenes_translated.gender),
+    "her": Scene(TEACHER, "translate", scenes_pronoun.her),
+    "gender": Scene(TEACHER, "translate", scenes_pronoun.gender),
     "walk": Scene("I walk my dog every day.", "translate", scenes_translated.walk),
     "once": Scene("Once", "suggest", scenes_written.once),
     "hello": Scene("Hello, how are", "suggest", scenes_written.hello),
+    "nurse": Scene(PAIR, "suggest", scenes_written.nurse),
 }
 
 
@@ -78,7 +86,7 @@ class Shown:
         sentence: The sentence that was read.
         model: The name of the model; empty if none could be used.
         drawing: The picture; None if it could not be drawn.
-        says: What the picture shows, in a sentence, or why there is no picture.
+        says: The verdict in a line, or why there is no picture.
     """
 
     name: str
@@ -89,8 +97,10 @@ class Shown:
 
     @property
     def mark(self) -> str:
-        """✓ if the claim holds, ✗ if it does not, – if there is no picture."""
-        return "–" if self.drawing is None else "✓" if self.drawing.numbers["holds"] else "✗"
+        """✓ if the claim holds, ✗ if not, · if nothing is claimed, – if there is no picture."""
+        if self.drawing is None:
+            return "–"
+        return MARKS[VERDICTS[self.name](self.drawing.numbers).holds]
 
 
 class Gallery(Drawing):
@@ -102,15 +112,7 @@ class Gallery(Drawing):
     """
 
     def __init__(self, board: Board, scenes: Sequence[Shown]) -> None:
-        numbers: Numbers = {
-            scene.name: {
-                "sentence": scene.sentence,
-                "model": scene.model,
-                **(scene.drawing.numbers if scene.drawing else {"holds": None, "says": scene.says}),
-            }
-            for scene in scenes
-        }
-        super().__init__(board, numbers)
+        super().__init__(board, _numbers_of(scenes))
         self.scenes = scenes
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -139,6 +141,18 @@ class Gallery(Drawing):
                 body = _picture(scene.drawing)
             slides.append(Slide(scene.name, f"{head}\n{body}"))
         return slides_page("Gallery", "The lectures' sentences, and what models show", slides)
+
+
+def _numbers_of(scenes: Sequence[Shown]) -> Numbers:
+    """The numbers of all scenes; of one that is not drawn, why not."""
+    return {
+        scene.name: {
+            "sentence": scene.sentence,
+            "model": scene.model,
+            **(scene.drawing.numbers if scene.drawing else {"holds": None, "says": scene.says}),
+        }
+        for scene in scenes
+    }
 
 
 def _picture(drawing: Drawing) -> str:
@@ -204,35 +218,33 @@ def _shown(name: str, text: str | None, models: dict[str, Pipeline]) -> Shown:
     except InputError as error:
         return Shown(name, sentence, "", None, str(error).replace("\n", "; "))
     model = models[SCENES[name].verb].name
-    return Shown(name, sentence, model, drawing, drawing.numbers["says"])
+    return Shown(name, sentence, model, drawing, drawing.title)
 
 
 def _overview(scenes: Sequence[Shown]) -> Gallery:
     """A sheet with each sentence, its model, and what the picture shows."""
-    right = sum(scene.mark == "✓" for scene in scenes)
-    drawn = sum(scene.drawing is not None for scene in scenes)
-    caption = (
-        f"{right} of {drawn} claims hold in these models. regard show gallery scene=her draws one."
-    )
     details = " ".join(scene.drawing.details for scene in scenes if scene.drawing)
-    with Board(caption, (1,), details) as board:
+    models = list(dict.fromkeys(scene.model for scene in scenes if scene.model))
+    limits = f"Computed by {listed(models)}; regard ls MODEL says on what it was trained."
+    with Board(words_gallery(_numbers_of(scenes)), (1,), details, limits=limits) as board:
         left, top, width, height = board.panel_box(0)
         axes = board.sheet.axes(left, top, width, height)
         axes.set(xlim=(0, width), ylim=(height, 0))
         axes.set_axis_off()
-        pitch, small = height / len(scenes), SMALLEST + 2
-        colours = {"✓": GREEN, "✗": ORANGE, "–": MUTED}
+        pitch, small = height / len(scenes), SMALLEST
+        colours = {"✓": GREEN, "✗": ORANGE, "·": MUTED, "–": MUTED}
         for number, scene in enumerate(scenes):
             y = number * pitch
-            said = wrap(scene.says, width - 40, small)[:2]
-            sentence = shorten(f"“{scene.sentence}”", width - 360, small)
+            said = shorten(scene.says, width - 40, small)
+            room = width - 180 - text_width(scene.model, small)
+            sentence = shorten(f"“{scene.sentence}”", room, small)
             colour = colours[scene.mark]
             for x, down, words, size, how in (
                 (0, 0, scene.mark, TEXT + 4, {"color": colour, "weight": "bold"}),
                 (40, 2, scene.name, TEXT, {"weight": "bold"}),
                 (160, 5, sentence, small, {}),
                 (width, 5, scene.model, small, {"ha": "right", "color": MUTED}),
-                *((40, 36 + 26 * line, words, small, {}) for line, words in enumerate(said)),
+                (40, 36, said, small, {}),
             ):
                 kind: Any = {"color": INK, "va": "top", "fontsize": points(size), **how}
                 axes.text(x, y + down, words, **kind)

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from regard.data import Batch, Masking, SpanCorruption, Symbols
 from regard.draw import BLUE, INK, MUTED, SMALLEST, Chart, points, shorten, text_width
-from regard.explain import Board, Drawing
+from regard.explain import Board, Drawing, Words
 from regard.inputs import Ragged
 from regard.tasks import Fill, Generate, Restore
 from regard_lectures.figures.families import Prepared, prepared
+from regard_lectures.tries import span
 
 TEXT = (
     "The animal didn't cross the street because it was too tired. I walk my dog every day. "
@@ -28,18 +30,22 @@ TEXT = (
 )
 """Sentences of the lectures: more than 30 tokens, since T5 removes a single span from fewer."""
 MOST = 36
-"""The largest number of words of a text."""
+"""The most words of a text in the picture."""
 VOCAB, TOKENS = 30_522, 512
 """BERT's vocabulary size and longest text in tokens."""
 MASK, SPECIAL = 103, frozenset({0, 100, 101, 102, 103})
 """BERT's mask id, and the ids of all its special tokens: padding, unknown, begin, end, mask."""
 PUBLISHED = {"chosen": 15.0, "mask": 80.0, "other": 10.0, "kept": 10.0}
 """Percent of tokens that BERT chooses, and of those by replacement (Devlin et al. 2019, 3.1)."""
-SPAN_MEAN = 3.0
-"""The mean length of the spans that T5 removes (Raffel et al. 2020, 3.1.4)."""
+CUT, SPAN_MEAN = 15.0, 3.0
+"""Percent of tokens that T5 removes, and the mean length of its spans (Raffel et al. 2020)."""
 TINTS = {"": "#f3f4f6", "mask": "#b9d7ee", "other": "#f6c9a8", "kept": "#b5e0cf", "span": "#e3c3db"}
 
-BESIDE, WIDEST = 92, 190
+AS_PUBLISHED = 1.5
+"""By how many percent a measured share may differ from the published one."""
+PANEL, MOST_ROWS = 890, 19
+"""The width in pixels of the text, and how many rows of it can be read."""
+BESIDE, WIDEST = 112, 330
 """The width in pixels of a line's name, and of the widest token."""
 
 Cell = tuple[str, str]
@@ -58,21 +64,45 @@ class Line:
     """Whether its tokens are in columns with those of other aligned lines."""
 
 
+def words_objectives(numbers: Mapping[str, Any]) -> Words:
+    """What share of the tokens each family predicts, and whether it is the published one."""
+    chosen, cut = numbers["chosen_percent"], numbers["cut_percent"]
+    as_published = all(
+        abs(numbers[f"{name}_percent"] - share) <= AS_PUBLISHED for name, share in PUBLISHED.items()
+    )
+    as_published &= abs(cut - CUT) <= AS_PUBLISHED
+    verdict = "as published" if as_published else "not as published"
+    title = f"GPT predicts every token, BERT {chosen:.1f}%, T5 {cut:.1f}%: {verdict}"
+    epochs = numbers["predicted_bert"]
+    caption = (
+        f"Here GPT predicts {numbers['predicted_gpt']} tokens, BERT {span(epochs)} in each epoch, "
+        f"{'others each time' if numbers['epochs_differ'] else 'the same ones'}, and T5 "
+        f"{numbers['predicted_t5']}, in {numbers['spans']} span{'s' * (numbers['spans'] != 1)}."
+    )
+    if numbers["total"] > numbers["shown"]:
+        caption += f" Shown: the first {numbers['shown']} of {numbers['total']} words."
+    return Words(title, caption)
+
+
 def objectives(text: str | None, draws: int, seed: int) -> Drawing:
     """Draw one text as in the training of GPT, BERT and T5, and the measured shares."""
     sentence = TEXT if text is None else text
-    lines = [*_next_tokens(sentence), *_holes(sentence, seed), *_spans(sentence, seed)]
+    lines, given = _fitting_lines(sentence, seed)
     shares, lengths = _measured_holes(draws, seed), _measured_spans(draws, seed)
     hidden = sum(size * count for size, count in lengths.items())
     cut, mean = 100 * hidden / (draws * TOKENS), hidden / lengths.total()
-    caption = (
-        f"GPT predicts every token; BERT {shares['chosen']:.1f}% of them (published: 15), other "
-        f"ones in each epoch; T5 writes the removed spans, {cut:.1f}% (published: 15)."
-    )
+    numbers = {
+        **{f"{name}_percent": share for name, share in shares.items()},
+        "cut_percent": cut,
+        "span_mean": mean,
+        "span_lengths": [lengths[size] for size in range(1, max(lengths) + 1)],
+        **_counts(lines, given),
+        "lines": [[line.name, *(cell for cell, _ in line.cells)] for line in lines],
+    }
     details = (
         "Prepared with the library's own packing, masking and span corruption. Of the tokens that "
-        "BERT chooses, blue ones are masked, orange ones replaced by a random token, green ones "
-        "left unchanged; before the arrow is the original token, after it what the model reads. "
+        "BERT chooses, blue ones are masked, orange ones replaced by a random token (before the "
+        "arrow is the original token, after it what the model reads), green ones left unchanged. "
         "T5 writes each span after its sentinel. Spans are drawn again in each epoch, but the last "
         "one always ends the text, as in T5's own code; a text of fewer than 31 tokens has only "
         f"this one. Right: {draws} draws for a text of {TOKENS} tokens, seed {seed}. BERT chooses "
@@ -81,22 +111,43 @@ def objectives(text: str | None, draws: int, seed: int) -> Drawing:
         f"published 15; 80, 10, 10). T5 removes {cut:.1f}% in spans of {mean:.2f} tokens on "
         "average (published: 15 and 3)."
     )
-    with Board(caption, (2.9, 1), details) as board:
+    limits = f"No model: how a text is prepared; the shares are counted in {draws} random draws."
+    with Board(words_objectives(numbers), (2.9, 1), details, limits=limits) as board:
         _draw_lines(board, lines)
         _draw_shares(board, shares, lengths, mean)
-        return board.drawing(
-            **{f"{name}_percent": share for name, share in shares.items()},
-            cut_percent=cut,
-            span_mean=mean,
-            span_lengths=[lengths[size] for size in range(1, max(lengths) + 1)],
-            lines=[[line.name, *(cell for cell, _ in line.cells)] for line in lines],
-        )
+        return board.drawing(**numbers)
 
 
-def _next_tokens(sentence: str) -> list[Line]:
-    given = prepared(sentence, Generate.around, MOST)
+def _counts(lines: Sequence[Line], given: Prepared) -> dict[str, Any]:
+    """How many tokens of the text each family predicts, counted in the lines of the picture."""
+    epochs = [line for line in lines if line.name.startswith("epoch")]
+    chosen = [[place for place, (_, kind) in enumerate(line.cells) if kind] for line in epochs]
+    spans = [kind for _, kind in lines[-1].cells if kind == "span"]
+    return {
+        "predicted_gpt": len(lines[2].cells),
+        "predicted_bert": [len(positions) for positions in chosen],
+        "epochs_differ": any(positions != chosen[0] for positions in chosen),
+        "predicted_t5": len(lines[-1].cells) - len(spans) - 1,  # without the end symbol
+        "spans": len(spans),
+        "shown": given.shown,
+        "total": given.total,
+    }
+
+
+def _fitting_lines(sentence: str, seed: int) -> tuple[list[Line], Prepared]:
+    """The lines of as many words of a text as fit, and these words prepared for GPT."""
+    for most in range(MOST, 0, -6):  # down to 6 words, which always fit
+        given = prepared(sentence, Generate.around, most)
+        lines = [*_next_tokens(given)]
+        lines += [*_holes(sentence, most, seed), *_spans(sentence, most, seed)]
+        if len(_rows(lines, PANEL)) <= MOST_ROWS:
+            break
+    return lines, given
+
+
+def _next_tokens(given: Prepared) -> list[Line]:
     return [
-        Line("GPT: at each token, predict the next"),
+        Line("GPT predicts at each token the next"),
         Line("reads", _plain(given.names(given.row.source.ids)), aligned=True),
         Line("predicts", _plain(given.names(given.row.targets.ids)), aligned=True),
     ]
@@ -108,13 +159,13 @@ def _plain(names: Sequence[str]) -> tuple[Cell, ...]:
     )
 
 
-def _holes(sentence: str, seed: int) -> list[Line]:
+def _holes(sentence: str, most: int, seed: int) -> list[Line]:
     """BERT's lines: the first epoch, and epochs with a replaced and with an unchanged token."""
-    given = prepared(sentence, Fill.around, MOST)
+    given = prepared(sentence, Fill.around, most)
     firsts = (_first(given, fate, seed) for fate in ("other", "kept"))
     shown = sorted({0, *(epoch for epoch in firsts if epoch is not None)})
     epochs = shown if len(shown) > 1 else [0, 1]
-    heading = Line("BERT: at the coloured tokens, predict the original")
+    heading = Line("BERT predicts the coloured: blue masked, green left")
     return [heading, *(Line(f"epoch {n}", tuple(_fates(given, n, seed))) for n in epochs)]
 
 
@@ -144,12 +195,12 @@ def _fates(given: Prepared, epoch: int, seed: int) -> list[Cell]:
     return cells
 
 
-def _spans(sentence: str, seed: int) -> list[Line]:
+def _spans(sentence: str, most: int, seed: int) -> list[Line]:
     """T5's lines for one epoch; in every epoch the last span is at the end of the text."""
-    batch = prepared(sentence, Restore.around, MOST)
+    batch = prepared(sentence, Restore.around, most)
     cut = batch.cut(0, seed)
     return [
-        Line("T5: write the spans that were removed"),
+        Line("T5 writes the spans that were removed"),
         *(Line(name, _plain(batch.names(ids)))
           for name, ids in (("reads", cut.source.ids), ("writes", cut.targets.ids))),
     ]  # fmt: skip
@@ -190,18 +241,25 @@ def _measured_spans(draws: int, seed: int) -> Counter[int]:
     return counts
 
 
-def _draw_lines(board: Board, lines: Sequence[Line]) -> None:
-    """Draw the lines of tokens in boxes; tokens of aligned lines are in columns."""
-    left, top, width, height = board.panel_box(0)
-    axes = board.sheet.axes(left, top, width, height)
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.spines[:].set_visible(False)
+def _rows(lines: Sequence[Line], width: float) -> list[tuple[str, list[Placed]]]:
+    """The rows of the picture, each with its name; tokens of aligned lines are in columns."""
+    lines = [replace(line, cells=tuple(map(_short, line.cells))) for line in lines]
     columns = _widths([line for line in lines if line.aligned])
     rows: list[tuple[str, list[Placed]]] = []
     for line in lines:
         sizes = columns if line.aligned else _widths([line])
         parts = _broken(line.cells, sizes, width - BESIDE) or [[]]
         rows += [(line.name if number == 0 else "", part) for number, part in enumerate(parts)]
+    return rows
+
+
+def _draw_lines(board: Board, lines: Sequence[Line]) -> None:
+    """Draw the lines of tokens in boxes."""
+    left, top, width, height = board.panel_box(0)
+    axes = board.sheet.axes(left, top, width, height)
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.spines[:].set_visible(False)
+    rows = _rows(lines, PANEL)
     pitch = height / len(rows)
     for number, (name, placed) in enumerate(rows):
         middle, heading = (number + 0.5) * pitch, not placed
@@ -211,6 +269,12 @@ def _draw_lines(board: Board, lines: Sequence[Line]) -> None:
         )  # fmt: skip
         for x, size, cell in placed:
             _draw_cell(axes, (BESIDE + x, middle), (size, pitch), cell)
+
+
+def _short(cell: Cell) -> Cell:
+    """A token as it is drawn: where the colour says what is read, the original token alone."""
+    name, kind = cell
+    return (name.split(" → ")[0], kind) if kind in ("mask", "kept") else cell
 
 
 def _widths(lines: Sequence[Line]) -> list[float]:
@@ -253,7 +317,7 @@ def _draw_shares(
     board: Board, shares: dict[str, float], lengths: Counter[int], mean: float
 ) -> None:
     """Draw the measured shares as bars, with a line at the published value."""
-    axes = board.chart(1, "BERT’s tokens, %", "", "", (0.0, 0.5), ticks=8)
+    axes = board.chart(1, "BERT’s tokens, %", "", "", (0.0, 0.47), ticks=8)
     for index, (name, share) in enumerate(shares.items()):
         published = PUBLISHED[name]
         axes.barh(index, share, 0.42, color=BLUE)
@@ -263,7 +327,7 @@ def _draw_shares(
     axes.set_ylim(len(shares) - 0.6, -0.85)
     axes.set_xlim(0, 100)
     axes.grid(visible=False, axis="y")
-    axes = board.chart(1, "T5’s spans, %", "tokens of a span", "", (0.5, 1.0), ticks=40)
+    axes = board.chart(1, "T5’s spans, %", "tokens of a span", "", (0.52, 1.0), ticks=40)
     longest = min(max(lengths), 12)
     sizes = range(1, longest + 1)
     axes.bar(sizes, [100 * lengths[size] / lengths.total() for size in sizes], 0.7, color=BLUE)
