@@ -275,16 +275,18 @@ _FIGURES = {
         title="One-hot × matrix = row: what an embedding layer computes",
         lectures=("1.2",),
         module="words",
-        text="2 to 12 words with a vector in words/glove",
+        text="a sentence; the first 12 words are shown",
+        own="--text: a sentence; model=: word vectors of your own, a run or a file",
         options={
             "word": Option(1, "the number of the word to look up, from 1", high=12),
             "model": Option("words/glove", "a run of own/vectors, or a file of vectors"),
         },
     ),
     "inputs": Figure(
-        title="Numbers, categories and an image as vectors",
+        title="Numbers, categories, words and an image as vectors",
         lectures=("1.2",),
-        module="words",
+        text="rows of numbers ('23 1200; 34 2000'), categories, one word, or an image's path",
+        own="--text: a table of numbers, categories, a word, or an image",
     ),
     "patches": Figure(
         title="Patches as tokens: an image, chopped and projected",
@@ -316,8 +318,9 @@ _FIGURES = {
         },
     ),
     "similarity": Figure(
-        title="What learned positions know: neighbours are alike, and so are borders",
+        title="How alike are the learned positions of an image's patches?",
         lectures=("4.7", "4.10", "7.4"),
+        own="model=: a ViT with learned positions; none else: positions are the same for all images",
         options={
             "model": Option("", "a ViT with learned positions; by default one is trained"),
             "steps": Option(300, "training steps", high=100_000),
@@ -328,6 +331,8 @@ _FIGURES = {
         title="Words as vectors: neighbours, analogies and directions",
         lectures=("1.3",),
         module="words",
+        text="words, or sums such as 'paris - france + germany = berlin', with commas between",
+        own="--text: words, or sums of words; model=: word vectors of your own, a run or a file",
         options={"model": Option("words/glove", "a run of own/vectors, or a file of vectors")},
     ),
     "orthogonal": Figure(
@@ -340,34 +345,42 @@ _FIGURES = {
         },
         measured=True,
     ),
+    "embedding": Figure(
+        title="Embeddings × √d_model: words beside positions",
+        lectures=("1.5",),
+        text="a sentence to translate",
+        own="--text: a sentence; model=: a translator with positions that are added",
+        options={"model": Option("small/translate", "a translator with the factor √d_model")},
+    ),
     "softmax": Figure(
-        title="Softmax: any numbers become positive shares that sum to 1",
+        title="What the softmax makes of numbers",
         lectures=("3.1",),
-        module="attention",
         text="numbers, such as '1 2 3'",
+        own="--text: 1 to 12 numbers",
     ),
     "scaling": Figure(
-        title="Why divide by √d_k: large products saturate the softmax",
+        title="Why scores are divided by √d_k",
         lectures=("3.1c",),
-        module="attention",
+        module="softmax",
+        own="keys=, seed=: the number of keys and another draw; none else: all is random",
         options={"keys": Option(64, "number of keys", low=2, high=4096), "seed": SEED},
     ),
     "bilinear": Figure(
-        title="A learned similarity: a plain dot product has nothing to learn",
+        title="A learned similarity beside the dot product",
         lectures=("3.1b",),
-        module="attention",
-        text="pairs of adjective and noun, such as 'blue sky fluffy cat'",
+        text="words or a sentence, such as 'blue sky old king'",
+        own="--text: words or a sentence, whose dot products and learned scores are shown",
         options={
-            "dim": Option(16, "width of the word vectors", low=2, high=512),
             "steps": Option(100, "training steps", high=5000),
+            "tries": TRIES,
             "seed": SEED,
         },
     ),
     "mask": Figure(
         title="A mask: scores before and weights after the softmax",
         lectures=("3.1", "3.5"),
-        module="attention",
-        text="2 to 12 words with a vector in words/glove, instead of the lecture's example",
+        text="a sentence, instead of the lecture's example",
+        own="--text: a sentence; rule=, rows=",
         options={
             "rule": Option(
                 "causal",
@@ -375,7 +388,7 @@ _FIGURES = {
                 choices=("causal", "window", "padding", "none"),
             ),
             "rows": Option(
-                "keys", "whether the rows are keys or queries", choices=("keys", "queries")
+                "queries", "what the rows are; keys: as D2 draws it", choices=("queries", "keys")
             ),
             "size": Option(6, "number of tokens", low=2, high=12),
             "seed": SEED,
@@ -402,10 +415,24 @@ _FIGURES = {
         endings=(".html", ".png", ".svg", ".pdf", ".json"),
         usual=".html",
     ),
+    "scores": Figure(
+        title="The scores of a head before the softmax, and its weights after it",
+        lectures=("9.1",),
+        text="a text that the model can read",
+        own="--text: a text; model=, part=, layer=, head=: any head of a model of your own",
+        options={
+            "model": Option("", "a model's folder or name; by default one that is shipped"),
+            "part": Option("", "encoder, decoder, cross, or a layer's name: decoder.1.cross"),
+            "layer": Option(0, "which layer of that part", low=0),
+            "head": Option(0, "which of its heads", low=0),
+            "target": Option("", "a translation to use instead of the translator's own"),
+        },
+    ),
     "lookup": Figure(
-        title="Attention is not a search for the nearest key",
+        title="Is attention a search for the nearest key?",
         lectures=("3.1e", "9.4"),
         text="a sentence to translate",
+        own="--text: a sentence; model=: a translator; data=: a file of pairs",
         options={
             "model": Option("small/translate", "a translator"),
             "head": Option("", "the head to show, such as decoder.1.cross.3"),
@@ -424,6 +451,18 @@ _FIGURES = {
             "rounds": Option(9, "rounds to take the median of", high=1000),
             "seed": SEED,
         },
+    ),
+    "hard": Figure(
+        title="Soft and hard attention, by content and by location",
+        lectures=("2.8",),
+        text="a sentence for a trained translator, or digits such as '3 1 4 1 5' to train on",
+        own="--text: a sentence, or digits to reverse; model=: a translator",
+        options={
+            "model": Option("", "a translator for a sentence; by default tiny/recurrent"),
+            "steps": Option(300, "training steps of each kind", high=10_000),
+            "tries": TRIES,
+        },
+        measured=True,
     ),
     "gates": Figure(
         title="A gate, unrolled: which weights the past has in a state",
@@ -629,6 +668,23 @@ _FIGURES = {
         },
         measured=True,
     ),
+    "batchnorm": Figure(
+        title="Layer norm and batch norm: which numbers each averages over",
+        lectures=("5.1",),
+        text="sentences with slashes between them: the first one, and its neighbours in the batch",
+        own="--text: sentence / sentence / sentence",
+    ),
+    "feedforward": Figure(
+        title="The feed-forward: which hidden units a word makes active, and what it is for",
+        lectures=("5.3",),
+        text="a text that the model can read",
+        own="--text: a text; model=: a Transformer of texts; part=, layer=: any of its layers",
+        options={
+            "model": Option("tiny/translate", "a model's folder or name"),
+            "part": Option("encoder", "which stack", choices=("encoder", "decoder")),
+            "layer": Option(0, "which layer, from 0", low=0),
+        },
+    ),
     "architecture": Figure(
         title="A model as a diagram: layers, sub-layers and their parameters",
         lectures=("5.4",),
@@ -653,9 +709,11 @@ _FIGURES = {
         measured=True,
     ),
     "bleu": Figure(
-        title="Better translations for less computation: the published table, recomputed",
+        title="BLEU and training FLOPs: the published table, or your own pair",
         lectures=("5.7",),
         module="published",
+        text="a candidate and its references, with slashes between them",
+        own="--text: a candidate / its reference",
     ),
     "families": Figure(
         title="Who may attend to whom in GPT, BERT and T5",
@@ -675,21 +733,35 @@ _FIGURES = {
         },
     ),
     "meanings": Figure(
-        title="Contextual embeddings separate the meanings of a word",
+        title="Do contextual embeddings separate the meanings of a word?",
         lectures=("6.4",),
+        text="sentences with a word in one meaning, a slash, and sentences with the other",
+        own="--text: sentences / sentences with another meaning; model=: an encoder",
         options={
-            "word": Option("model", "the word of two meanings", choices=("model", "bank")),
-            "model": Option("", "the folder of a BERT that reads English, instead of training"),
+            "word": Option(
+                "", "the word of two meanings; by default model, or your sentences' own"
+            ),
+            "model": Option("", "a BERT that reads English, instead of training"),
             "steps": Option(400, "training steps", high=10_000),
+            "tries": TRIES,
         },
         measured=True,
     ),
     "finetuning": Figure(
-        title="Fine-tuning: pretraining without labels saves labels",
+        title="Fine-tuning: does pretraining save labels?",
         lectures=("6.5",),
+        own="data=: a table of your texts and labels; model=: a pretrained encoder",
         options={
-            "steps": Option(400, "steps of pretraining; fine-tuning has a tenth", high=10_000),
-            "tries": Option(3, "number of draws of labelled titles", high=50),
+            "steps": Option(
+                400,
+                "steps of pretraining; fine-tuning has a tenth, of a given model a twentieth",
+                high=10_000,
+            ),
+            "tries": Option(3, "number of draws of labelled texts", high=50),
+            "data": Option(
+                "", "a table of texts with labels, as `regard train own/classify` reads"
+            ),
+            "model": Option("", "a pretrained encoder; by default one is trained, or small/fill"),
         },
         measured=True,
     ),
@@ -735,10 +807,11 @@ _FIGURES = {
         lectures=("5.8c",),
         module="contexts",
         text="a text with the word in it",
+        own="--text: a text; model=: a model that reads text; bank=: sentences to compare with",
         options={
             "word": Option("", "the word; by default the last"),
             "model": Option("", "a model that reads text; by default one that is shipped"),
-            "bank": Option("", "a file of sentences to compare with, one on each line"),
+            "bank": Option("", "a file of sentences, one on each line, in place of the shipped"),
         },
     ),
     "induction": Figure(
@@ -764,10 +837,12 @@ _FIGURES = {
         measured=True,
     ),
     "laws": Figure(
-        title="Scaling laws: the loss is a power law of size, data and compute",
+        title="Scaling laws: the loss by size, data and compute",
         lectures=("6.6",),
+        own="file=: a text file of your own, two megabytes for 1,500 steps",
         options={
             "steps": Option(1500, "training steps of each size", low=3, high=100_000),
+            "file": Option("", "a text file to learn; by default Python's documentation"),
         },
         measured=True,
     ),

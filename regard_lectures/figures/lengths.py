@@ -13,27 +13,29 @@ occurrence of the current token. The models are trained on texts of 32 tokens, i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.draw import LINE_STYLES, MUTED, LineStyle
-from regard.explain import Board, Drawing
+from regard.draw import LINE_STYLES, MUTED
+from regard.explain import Board, Drawing, Numbers, Words
 from regard.inputs import Ragged
 from regard.models import Decoder, GPTConfig
 from regard_lectures.figures.descent import Descent, next_token_loss, warming
 from regard_lectures.progress import OnStep, training_progress
+from regard_lectures.tries import draw_spread, listed, span, spread_of, trainings
 
 SCHEMES = {
     "buckets": "T5's relative",
     "rotary": "rotary",
     "sinusoidal": "sinusoidal",
     "learned": "learned",
-    "none": "none",
+    "none": "no positions",
 }
 """The position schemes of `regard.layers.positions`, and their names in the picture."""
+TESTS = ("on", "apart")
 VOCAB, DIM, HEADS, LAYERS, HIDDEN = 64, 64, 4, 2, 128
 TRAINED, LONGEST = 32, 128
 """Tokens of a training text, and of the longest test text."""
@@ -47,6 +49,8 @@ of distances that training never has would keep its random initial bias."""
 RATE, WARMUP = 0.003, 50
 PART = 16
 """Tokens of a part of the first test; each part repeats a different pattern."""
+ENOUGH = 90
+"""A scheme holds as long as this percentage of the tokens is right."""
 APART = (16, 24, 32, 48, 64, 96, 128)
 """Lengths of the second test, in which a pattern of half the length comes twice."""
 
@@ -131,73 +135,138 @@ def further_apart(model: Decoder, seed: int) -> list[float]:
     return shares
 
 
-def measure(steps: int, seed: int) -> dict[str, Any]:
-    """Train a model with each scheme and test it on longer texts."""
-    result: dict[str, Any] = {"further_on": {}, "further_apart": {}}
-    with training_progress(len(SCHEMES) * steps) as on_step:
+def measure(steps: int, tries: int, seed: int) -> dict[str, Any]:
+    """Train a model with each scheme and several seeds, and test each on longer texts.
+
+    Returns:
+        `on` and `apart`: for each scheme its percentages, (tries, parts) and (tries, lengths).
+    """
+    result: dict[str, dict[str, list[list[float]]]] = {
+        test: {scheme: [] for scheme in SCHEMES} for test in TESTS
+    }
+    with training_progress(len(SCHEMES) * tries * steps) as on_step:
         for scheme in SCHEMES:
-            model = train(scheme, steps, seed, on_step)
-            result["further_on"][scheme] = further_on(model, seed)
-            result["further_apart"][scheme] = further_apart(model, seed)
+            for one_seed in range(seed, seed + tries):
+                model = train(scheme, steps, one_seed, on_step)
+                result["on"][scheme].append(further_on(model, one_seed))
+                result["apart"][scheme].append(further_apart(model, one_seed))
     return result
 
 
-def long(measured: dict[str, Any], steps: int, seed: int) -> Drawing:
-    """Draw both tests of the measured schemes."""
-    on, apart = measured["further_on"], measured["further_apart"]
+def holds_to(across: Sequence[int], line: Sequence[float]) -> int:
+    """The length up to which `ENOUGH` percent are right; 0 if they never are.
+
+    Example:
+        >>> holds_to([16, 32, 48], [99.0, 95.0, 40.0])
+        32
+    """
+    longest = 0
+    for length, share in zip(across, line, strict=True):
+        if share < ENOUGH:
+            break
+        longest = length
+    return longest
+
+
+def numbers_of(measured: Mapping[str, Any], steps: int, tries: int) -> Numbers:
+    """What the picture shows and its words say."""
+    across = {"on": list(range(PART, LONGEST + 1, PART)), "apart": list(APART)}
+    numbers: Numbers = {"steps": steps, "tries": tries, "trained_length": TRAINED}
+    for test in TESTS:
+        numbers[f"lengths_{test}"] = across[test]
+        for scheme in SCHEMES:
+            lines = measured[test][scheme]
+            numbers[f"further_{test}_{scheme}"] = lines
+            numbers[f"holds_{test}_{scheme}"] = [holds_to(across[test], line) for line in lines]
+    return numbers
+
+
+def words_long(numbers: Mapping[str, Any]) -> Words:
+    """Which schemes hold at which length, and whether one holds longer than all others."""
+    holds = {test: {s: numbers[f"holds_{test}_{s}"] for s in SCHEMES} for test in TESTS}
+    trained, best = numbers["trained_length"], {test: _best(holds[test]) for test in TESTS}
+    title = f"Trained on {trained} tokens, "
+    if best["on"] and best["on"] == best["apart"]:
+        title += f"{SCHEMES[best['on']]} positions hold furthest"
+    elif any(best.values()):
+        parts = [f"{SCHEMES[best[t]]} positions hold longest further {t}" for t in TESTS if best[t]]
+        parts += [f"further {t} cannot tell" for t in TESTS if not best[t]]
+        title += "; ".join(parts)
+    else:
+        title = "These trainings cannot tell which positions hold furthest"
+    told = [
+        f"{name} {' / '.join(span(holds[test][scheme]) for test in TESTS)}"
+        if max(*holds["on"][scheme], *holds["apart"][scheme])
+        else f"{name} never"
+        for scheme, name in SCHEMES.items()
+    ]
     caption = (
-        f"At four times the length {_ends(on)} (left); four times further apart {_ends(apart)} "
-        "(right)."
+        f"{ENOUGH}% right up to token (left) / in texts up to (right), 0 where training failed: "
+        f"{', '.join(told)}."
     )
+    return Words(f"{title}; {_rotary(holds)}", caption)
+
+
+def _best(holds: Mapping[str, Sequence[int]]) -> str:
+    """The scheme that in its worst training holds longer than all others in their best; or ""."""
+    for scheme, lengths in holds.items():
+        if all(min(lengths) > max(other) for name, other in holds.items() if name != scheme):
+            return scheme
+    return ""
+
+
+def _rotary(holds: Mapping[str, Mapping[str, Sequence[int]]]) -> str:
+    """Whether rotary positions hold longer than the absolute ones, in each test."""
+    verdicts: dict[str, list[str]] = {}
+    for test in TESTS:
+        rotary = holds[test]["rotary"]
+        absolute = [length for s in ("sinusoidal", "learned") for length in holds[test][s]]
+        verdict = (
+            "longer than absolute ones"
+            if min(rotary) > max(absolute)
+            else "shorter than absolute ones"
+            if max(rotary) < min(absolute)
+            else "not clearly longer than absolute ones"
+        )
+        verdicts.setdefault(verdict, []).append(f"further {test}")
+    if len(verdicts) == 1:
+        return f"rotary {next(iter(verdicts))}"
+    return f"rotary {listed([f'{v} {t[0]}' for v, t in verdicts.items()])}"
+
+
+def long(measured: dict[str, Any], steps: int, tries: int, seed: int) -> Drawing:
+    """Draw both tests of the measured schemes."""
+    numbers = numbers_of(measured, steps, tries)
     details = (
         f"Decoders of {LAYERS} layers, width {DIM} and {HEADS} heads, one for each scheme, read "
         f"texts of {TRAINED} tokens in which a pattern of {PERIODS[0]} to {PERIODS[1]} random "
         f"tokens of {VOCAB} is repeated, and another from a random position on; {steps} steps of "
-        f"Adam at {RATE:g}, seed {seed}. Only tokens that follow from the text count: the current "
+        f"Adam at {RATE:g}, seeds from {seed}. Lines: the mean over the seeds; vertical lines: "
+        "from the least to the largest. Only tokens that follow from the text count: the current "
         f"one has occurred before. Left: {UNSEEN} new texts of {LONGEST} tokens, in parts of "
-        f"{PART}, each with another pattern. Right: a pattern of half the text, twice. Distances "
+        f"{PART}, each with another pattern. Right: a pattern of half the text, twice. A scheme "
+        f"holds up to the length from which on less than {ENOUGH}% are right; 0: never; one holds "
+        "longer than another if its worst training holds longer than the other's best. Distances "
         f"from {FARTHEST} on share one of T5's buckets. Learned vectors of positions beyond the "
-        "training length keep their random initial values."
+        "training length keep their random initial values; rotary angles are not stretched."
     )
-    with Board(caption, (1, 1), details) as board:
-        styles = dict(zip(SCHEMES.values(), LINE_STYLES, strict=False))
-        board.legend(styles)
-        ends = list(range(PART, LONGEST + 1, PART))
-        heading = ("further on: a new pattern every 16", "position in the text")
-        _draw(board, 0, heading, ends, on, styles)
-        heading = ("further apart: half the text, twice", "length of the text")
-        _draw(board, 1, heading, APART, apart, styles)
-        numbers = {
-            "trained_length": TRAINED,
-            "positions": ends,
-            **{f"further_on_{scheme}": values for scheme, values in on.items()},
-            "lengths": list(APART),
-            **{f"further_apart_{scheme}": values for scheme, values in apart.items()},
-        }
+    limits = f"Decoders of {LAYERS} layers and width {DIM}, {steps:,} steps on repeated random "
+    limits += f"patterns, {trainings(tries)}."
+    with Board(words_long(numbers), (1, 1), details, limits=limits) as board:
+        board.legend(dict(zip(SCHEMES.values(), LINE_STYLES, strict=False)))
+        _draw(board, 0, ("further on: a new pattern every 16", "position in the text"), numbers)
+        _draw(board, 1, ("further apart: half the text, twice", "length of the text"), numbers)
         return board.drawing(**numbers)
 
 
-def _ends(curves: dict[str, list[float]]) -> str:
-    """The last accuracy of the schemes, in words."""
-    last = {name: line[-1] for name, line in curves.items()}
-    absolute = max(last.get(name, 0.0) for name in ("sinusoidal", "learned"))
-    told = {"T5's": "buckets", "rotary": "rotary", "none": "none"}
-    shares = [f"{name} {last[scheme]:.0f}%" for name, scheme in told.items() if scheme in last]
-    return f"{', '.join(shares)}, absolute ones at most {absolute:.0f}%"
-
-
-def _draw(
-    board: Board,
-    panel: int,
-    names: tuple[str, str],
-    across: Sequence[float],
-    curves: dict[str, list[float]],
-    styles: dict[str, LineStyle],
-) -> None:
+def _draw(board: Board, panel: int, names: tuple[str, str], numbers: Numbers) -> None:
+    """Draw one test: for each scheme the mean of its trainings, and their range."""
+    test = TESTS[panel]
     axes = board.chart(panel, names[0], names[1], "next token right, %")
     axes.axvspan(0, TRAINED, color=MUTED, alpha=0.12, linewidth=0)
     axes.write((TRAINED / 2, 104), "trained", ha="center")
-    for scheme, name in SCHEMES.items():
-        style = styles[name]
-        axes.curve(across, curves[scheme], style=style, marker=style.marker, markersize=7)
+    axes.axhline(ENOUGH, color=MUTED, linewidth=1.4, linestyle=":")
+    for scheme, style in zip(SCHEMES, LINE_STYLES, strict=False):
+        spread = spread_of(numbers[f"further_{test}_{scheme}"])
+        draw_spread(axes, numbers[f"lengths_{test}"], spread, style)
     axes.set(xlim=(0, LONGEST + 2), ylim=(0, 114), xticks=[0, 32, 64, 96, 128])

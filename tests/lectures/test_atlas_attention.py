@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from matplotlib.text import Text
 from torch.utils.flop_counter import FlopCounterMode
 
 import regard
@@ -24,7 +25,7 @@ from regard_lectures.figures.growth import restricted, words_growth
 from regard_lectures.figures.lookup import look_up, nearest
 from regard_lectures.figures.pair import fresh_scores, shared_words
 from regard_lectures.timing import peak_bytes
-from tests.legible import problems
+from tests.legible import problems, texts
 
 
 def test_a_look_up_has_one_key_and_none_where_nothing_may_be_looked_at():
@@ -225,8 +226,21 @@ def test_the_head_that_asks_for_adjectives_and_the_endings_without_it():
     assert max(numbers["weight"]) == pytest.approx(np.mean(weights), abs=1e-4)
     assert numbers["failed_with_all"] == pytest.approx(100 * (1 - np.mean(endings)))
     assert numbers["heads"] == [f"encoder.0.self.{n}" for n in range(8)]
-    said = "more than without any other" if numbers["stands_out"] else "not clearly more"
+    said = "not clearly more" if not numbers["stands_out"] else ": clearly more"
     assert said in drawing.caption
+    assert "tiny/translate: 0.7M parameters" in drawing.limits
+
+
+@pytest.mark.slow
+def test_a_sentence_of_other_words_is_read_by_a_translator_and_unknown_words_are_marked():
+    text = "The old xylophone saw a small cat, which nobody in this house had ever seen before."
+    drawing = show("question", model="tiny/translate", pairs=4, text=text)
+    assert "xylophone" in drawing.numbers["unknown"]
+    assert "* unknown to the model: " in drawing.caption
+    shown = " ".join(item.get_text() for item, _ in texts(drawing.figure))
+    assert "10 of 16 words" in shown
+    assert "xylophone*" in shown
+    assert problems(drawing.figure) == []
 
 
 @pytest.mark.parametrize("text", [None, "The old dog sleeps / today the old dog sleeps a lot"])
@@ -240,28 +254,61 @@ def test_scores_of_words_elsewhere_stay_with_relative_positions_alone(text):
         first, second = np.array(numbers[f"scores_{scheme}"])
         assert np.abs(first - second).max() <= numbers[f"largest_difference_{scheme}"] + 1e-6
     assert problems(drawing.figure) == []
-    assert "stay with buckets and rotary" in drawing.caption
+    assert "stay with buckets and rotary, change with sinusoidal and learned" in drawing.title
 
 
 def test_scores_without_positions_are_products_of_the_words_alone():
     shared = shared_words("I walk my dog every day / every single day I walk my dog")
-    assert (shared.words, shared.starts) == (["I", "walk", "my", "dog"], (0, 3))
+    assert (shared.words, shared.starts, shared.run) == (["I", "walk", "my", "dog"], (0, 3), 4)
     plain = fresh_scores(shared, "none", 0)
     assert plain.shape == (2, 4, 4, 4)
     assert torch.allclose(plain[0], plain[1], atol=1e-6)
+
+
+def test_the_second_half_of_a_single_sentence_is_moved_to_the_front():
+    drawing = show("pair", text="The grandmother's unbelievably old neighbour didn't come home.")
+    numbers = drawing.numbers
+    assert numbers["sentences"][1].startswith("neighbour didn't come home. The grandmother's")
+    assert (numbers["words"][0], numbers["starts"]) == ("The", [0, 4])
+    assert max(numbers["largest_difference_rotary"], numbers["largest_difference_buckets"]) < 1e-5
+    assert problems(drawing.figure) == []
+
+
+def test_the_largest_change_that_is_said_is_the_largest_that_is_drawn():
+    drawing = show("pair", text="Every dog barks now. / Now every dog barks", seed=2, head=3)
+    numbers = drawing.numbers
+    before, after = np.array(numbers["scores_sinusoidal"])
+    query, key = np.unravel_index(np.abs(before - after).argmax(), before.shape)
+    words = numbers["words"]
+    assert (
+        f"{words[query]} → {words[key]} from {before[query, key]:.2f}".replace("-", "−")
+        in drawing.caption
+    )
+    cells = {text.get_text() for text in drawing.figure.findobj(Text)}
+    expected = f"{before[query, key]:.2f}\n{after[query, key]:.2f}".replace("-", "−")
+    assert expected in cells
 
 
 @pytest.mark.slow
 def test_a_trained_models_scores_are_those_of_the_steps():
     text = "The dog sleeps. / I know that the dog sleeps."
     numbers = show("pair", text=text, model="tiny/translate", head=2).numbers
-    assert numbers["words"] == ["The", "dog", "sleeps."]
+    assert numbers["words"] == ["dog", "sleeps."]  # The and the are two words of this model
     for row, sentence in enumerate(part.strip() for part in text.split("/")):
         steps = show("steps", model="tiny/translate", text=sentence, part="encoder", head=2).numbers
         start = numbers["starts"][row]
-        scaled = np.array(steps["scaled"])[start : start + 3, start : start + 3]
+        scaled = np.array(steps["scaled"])[start : start + 2, start : start + 2]
         assert np.array(numbers["scores_tiny/translate"])[row] == pytest.approx(scaled, abs=1e-4)
     with pytest.raises(InputError, match="two sentences that share two words"):
         show("pair", text="one sentence")
     with pytest.raises(InputError, match="head: got 9"):
         show("pair", head=9)
+
+
+def test_words_that_a_model_does_not_know_are_said():
+    text = "The dog sleeps on a zebra / I know that the dog sleeps on a zebra"
+    drawing = show("pair", text=text, model="tiny/translate")
+    assert "Unknown to tiny/translate: zebra." in drawing.caption
+    assert "the first 4 of 5 shared words" in drawing.caption
+    assert "change in tiny/translate" in drawing.title
+    assert problems(drawing.figure) == []

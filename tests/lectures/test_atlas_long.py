@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from regard.inputs.arrays import Ragged
 from regard_lectures import show
 from regard_lectures.figures import lengths
+from tests.legible import problems
 
 
 def test_in_training_a_pattern_comes_again_and_then_another():
@@ -60,17 +62,46 @@ def test_one_who_copies_from_the_text_is_always_right(monkeypatch):
 
 
 def test_relative_positions_hold_on_longer_texts_and_absolute_ones_do_not():
-    numbers = show("long").numbers
-    on = {scheme: numbers[f"further_on_{scheme}"] for scheme in lengths.SCHEMES}
-    apart = {scheme: numbers[f"further_apart_{scheme}"] for scheme in lengths.SCHEMES}
+    drawing = show("long")
+    numbers = drawing.numbers
+    on, apart = (
+        {scheme: np.array(numbers[f"further_{test}_{scheme}"]) for scheme in lengths.SCHEMES}
+        for test in lengths.TESTS
+    )  # (tries, lengths)
     trained = lengths.APART.index(lengths.TRAINED)
-    for scheme in ("buckets", "rotary", "sinusoidal", "learned"):
-        assert on[scheme][0] > 95, scheme
-        assert apart[scheme][trained] > 90, scheme
-    assert on["buckets"][-1] > 70
-    assert apart["buckets"][-1] > 95
+    for scheme in ("buckets", "rotary", "learned"):
+        assert on[scheme].shape == (3, 8)
+        assert on[scheme][:, 0].min() > 95, scheme
+        assert apart[scheme][:, trained].min() > 90, scheme
     for scheme in ("rotary", "sinusoidal", "learned"):  # rotary: unless its angles are stretched
-        assert on[scheme][-1] < 20
-        assert apart[scheme][-1] < 60
+        assert on[scheme][:, -1].max() < 20
+        assert apart[scheme][:, -1].max() < 60
     for scheme in ("sinusoidal", "learned"):  # just beyond the length of the training
-        assert on[scheme][lengths.TRAINED // lengths.PART] < 20 < 90 < on["rotary"][2]
+        after = lengths.TRAINED // lengths.PART
+        assert on[scheme][:, after].max() < 20 < 90 < on["rotary"][:, after].min()
+    assert min(numbers["holds_on_buckets"]) > max(numbers["holds_on_rotary"])
+    assert "T5's relative positions hold furthest; rotary longer than absolute" in drawing.title
+
+
+def test_a_training_that_failed_is_said_and_nothing_is_claimed_of_what_overlaps():
+    drawing = show("long")
+    spans = {min(drawing.numbers[f"holds_on_{scheme}"]) for scheme in lengths.SCHEMES}
+    assert 0 in spans
+    assert "0 where training failed" in drawing.caption
+    assert "sinusoidal 0 to 32 / 0 to 32" in drawing.caption
+    assert "no positions never" in drawing.caption
+    numbers = dict(drawing.numbers)
+    numbers["holds_on_rotary"] = [48, 128, 48]  # as long as T5's in one training
+    words = lengths.words_long(numbers)
+    assert "further on cannot tell" in words.title
+    numbers["holds_apart_rotary"] = [64, 128, 64]
+    assert "cannot tell which positions hold furthest" in lengths.words_long(numbers).title
+
+
+def test_a_small_training_of_ones_own_is_drawn(monkeypatch):
+    monkeypatch.setattr(lengths, "UNSEEN", 4)
+    drawing = show("long", steps=2, tries=1)
+    assert "2 steps" in drawing.limits
+    assert "one seed" in drawing.limits
+    assert "cannot tell" in drawing.title
+    assert problems(drawing.figure) == []
