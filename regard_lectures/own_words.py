@@ -54,12 +54,13 @@ class WordInput:
         return list(dict.fromkeys(word for word, known in pairs if not known))
 
 
-def word_vectors(text: str, most: int = MOST) -> WordInput:
-    """The first words of a sentence with their vectors of `words/glove`.
+def word_vectors(text: str, most: int = MOST, model: str = VECTORS) -> WordInput:
+    """The first words of a sentence with their vectors.
 
     Args:
         text: A sentence, with punctuation and unknown words or not.
         most: The largest number of words to keep.
+        model: Word vectors: a shipped name, a run, or a file.
 
     Raises:
         InputError: For a text of fewer than two words.
@@ -72,7 +73,7 @@ def word_vectors(text: str, most: int = MOST) -> WordInput:
     if len(words) < FEWEST:
         fix = "give a sentence, such as 'the dog sees the cat'"
         raise InputError("--text", got=repr(text), expected=f"{FEWEST} words or more", fix=fix)
-    table = vectors(VECTORS)
+    table = vectors(model)
     known = set(table.words)
     spread = float(table.vectors.std())
     first = words[:most]

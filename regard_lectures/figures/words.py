@@ -1,170 +1,333 @@
-"""Figures of part 1: data and words as vectors, and the number of nearly orthogonal directions."""
+"""Figures of part 1: words as vectors: one-hot × matrix = row, neighbours and analogies."""
 
 from __future__ import annotations
 
-import math
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from regard import vectors
-from regard.draw import BLUE, GREEN, MUTED, ORANGE, PURPLE, Chart, positive_scale, signed_scale
+from regard.draw import (
+    PURPLE,
+    SMALLEST,
+    Chart,
+    points,
+    positive_scale,
+    shorten,
+    signed_scale,
+    text_width,
+)
 from regard.errors import InputError
-from regard.explain import Board, Drawing
-from regard.vectors import Neighbour, pca
+from regard.explain import Board, Drawing, Numbers, Words
+from regard.vectors import pca
+from regard_lectures.limits import model_line
+from regard_lectures.own_words import WORD, input_phrase, word_vectors
+from regard_lectures.tries import listed
 
-SHOWN = 8
+WORDS = "king queen man woman tower sushi"
+SHOWN = 6
 """The number of components of a vector that are drawn."""
-PEOPLE = ((23, 1200, 200), (34, 2000, 200), (55, 1500, 300))
-"""The people of lecture D2: age, monthly salary, monthly savings."""
-HAIR = ("blond", "black", "brown", "blue")
-PIXELS = ((25, 51, 76), (102, 127, 153), (178, 178, 229))
-"""The grey image of lecture D2."""
 ANALOGIES = ("king - man + woman", "hitler + italy - germany", "sushi - japan + germany")
 SAID = {ANALOGIES[0]: "queen", ANALOGIES[1]: "mussolini", ANALOGIES[2]: "bratwurst"}
 """The answers on the slides."""
 STEPS = (("man", "woman"), ("father", "mother"), ("king", "queen"),
          ("actor", "actress"))  # fmt: skip
+ASKED, ANSWERS = 3, 6
+"""The most questions of a person's own, and the answers to each."""
+COMMON = 100
+"""The commonest words, such as “the”, come after the other words of a sentence."""
+CLOSE = 0.02
+"""The first answer is not told from the second if their cosines differ by less."""
+ABOVE = 0.2
+"""Two differences have a common direction if their cosine is above chance by this."""
 
 
 def onehot(text: str | None, word: int, model: str) -> Drawing:
     """Draw that a one-hot vector times the embedding matrix is one row of the matrix."""
-    table = vectors(model)
-    words = (text or "king queen man woman tower sushi").split()
-    if not 2 <= len(words) <= 12:
-        raise InputError("--text", got=f"{len(words)} words", expected="2 to 12")
-    if word > len(words):
-        raise InputError("word", got=word, expected=f"1 to {len(words)}")
-    matrix = torch.from_numpy(np.stack([table[entry] for entry in words])[:, :SHOWN])
-    one_hot = F.one_hot(torch.tensor(word - 1), len(words)).float()
+    given = word_vectors(WORDS if text is None else text, model=model)
+    words, count = given.labels, len(given.words)
+    if word > count:
+        raise InputError("word", got=word, expected=f"1 to {count}")
+    matrix = given.vectors[:, :SHOWN]  # (words, numbers)
+    one_hot = F.one_hot(torch.tensor(word - 1), count).float()
     product = one_hot @ matrix
-    apart = float((product - matrix[word - 1]).abs().max())
-    caption = (
-        f"The one-hot vector of “{words[word - 1]}” times the matrix of word vectors is row {word} "
-        f"of the matrix: reading the row replaces {matrix.numel()} multiplications."
-    )
+    numbers: Numbers = {
+        "words": words,
+        "word": word,
+        "one_hot": one_hot.tolist(),
+        "row": product.tolist(),
+        "difference": float((product - matrix[word - 1]).abs().max()),
+        "multiplications": matrix.numel(),
+        "note": input_phrase(given.total, count, given.stand_ins),
+    }
     details = (
-        f"“{words[word - 1]}” is word {word} of {len(words)}: its one-hot vector has a 1 at this "
-        f"position and zeros elsewhere. The product with the matrix equals row {word} (largest "
-        f"difference {apart:g}), so an embedding layer reads the row instead of multiplying. The "
-        f"vectors are those of {model}; {SHOWN} of their {table.dim} numbers are shown."
+        f"“{words[word - 1]}” is word {word} of {count}: its one-hot vector has a 1 at this "
+        f"position and zeros elsewhere. The product with the matrix is row {word} (largest "
+        f"difference {numbers['difference']:g}), so an embedding layer reads the row instead of "
+        f"multiplying. The vectors are those of {model}; {matrix.shape[1]} of their "
+        f"{given.vectors.shape[1]} numbers are shown."
     )
-    names = [f"{number}" for number in range(1, SHOWN + 1)]
+    names = [f"{number}" for number in range(1, matrix.shape[1] + 1)]
     scale = signed_scale(float(matrix.abs().max()))
-    with Board(caption, (0.7, 1.6, 1.6), details) as board:
-        board.matrix(0, "one-hot", one_hot[:, None].numpy(), positive_scale(), (words, [""]),
+    of_all = f"{len(names)} of {given.vectors.shape[1]} numbers"
+    labels = [shorten(name, 120, SMALLEST) for name in words]
+    with Board(words_onehot(numbers), (0.75, 2.1, 1.3), details, limits=model_line(model)) as board:
+        board.matrix(0, "one-hot", one_hot[:, None].numpy(), positive_scale(), (labels, [""]),
                      ("words", ""), ".0f")  # fmt: skip
-        board.matrix(1, "the matrix", matrix.numpy(), scale, (words, names),
-                     ("words", "numbers"), ".1f")  # fmt: skip
+        board.matrix(1, "the matrix", matrix.numpy(), scale, (labels, names),
+                     ("words", of_all), ".1f")  # fmt: skip
         board.matrix(2, "their product", product[None].numpy(), scale,
-                     ([words[word - 1]], names), ("", "numbers"), ".1f")  # fmt: skip
-    return board.drawing(one_hot=one_hot.tolist(), row=product.tolist(), difference=apart)
+                     ([labels[word - 1]], names), ("", of_all), ".1f")  # fmt: skip
+        return board.drawing(**numbers)
 
 
-def inputs() -> Drawing:
-    """Draw numbers, categories and an image as vectors, and the distances that encodings imply."""
-    people = torch.tensor(PEOPLE, dtype=torch.float64)
-    scaled = (people - people.mean(0)) / people.std(0, correction=0)
-    numbered = torch.arange(len(HAIR), dtype=torch.float64)[:, None]
-    one_hot = torch.eye(len(HAIR), dtype=torch.float64)
-    distances = {"number": torch.cdist(numbered, numbered)}
-    distances["one_hot"] = torch.cdist(one_hot, one_hot)
-    image = torch.tensor(PIXELS, dtype=torch.float64)
-    caption = (
-        "Numbered 0 to 3, blond is three times as far from blue as from black, which has no "
-        "meaning; one-hot vectors are all √2 apart."
-    )
-    details = (
-        "Left: the lecture's three people. Each column is standardized (minus its mean, divided by "
-        "its standard deviation), because distances would otherwise depend on the salary alone. "
-        "Middle: distances between hair colours, encoded as a number and one-hot. Right: the "
-        "lecture's image of 3 × 3 grey values, row by row, as a vector of 9 numbers."
-    )
-    with Board(caption, (1.25, 1.35, 0.8), details) as board:
-        columns = ("age", "salary", "savings")
-        rows = [" ".join(map(str, person)) for person in PEOPLE]
-        board.matrix(0, "numbers, scaled", scaled.numpy(), signed_scale(1.5), (rows, columns),
-                     ("", ""), ".1f")  # fmt: skip
-        both = torch.cat([distances["number"], distances["one_hot"]])
-        labels = [f"{colour}, {how}" for how in ("number", "one-hot") for colour in HAIR]
-        board.matrix(1, "distances of colours", both.numpy(), positive_scale(3.0),
-                     (labels, HAIR), ("", ""), ".2f")  # fmt: skip
-        flat = image.flatten()
-        cells = [f"row {row}, {column}" for row in (1, 2, 3) for column in (1, 2, 3)]
-        board.matrix(2, "an image", flat[:, None].numpy(), positive_scale(255.0),
-                     (cells, [""]), ("", ""), ".0f")  # fmt: skip
-    return board.drawing(
-        scaled=scaled.tolist(),
-        distance_number=distances["number"].tolist(),
-        distance_one_hot=distances["one_hot"].tolist(),
-        image=flat.tolist(),
-    )
+def words_onehot(numbers: Mapping[str, Any]) -> Words:
+    """Whether the product is the row of the word."""
+    word, number = numbers["words"][numbers["word"] - 1], numbers["word"]
+    count = numbers["multiplications"]
+    if numbers["difference"] < 1e-6:
+        title = f"One-hot × matrix is a row of the matrix: “{word}” is row {number}"
+        caption = f"Reading row {number} gives the same numbers as these {count} multiplications."
+    else:
+        title = f"One-hot × matrix is not row {number} of the matrix, that of “{word}”"
+        caption = f"They differ by up to {numbers['difference']:g}, in {count} multiplications."
+    return Words(title, f"{caption} {numbers['note']}".strip())
 
 
-def analogies(model: str) -> Drawing:
-    """Draw the lectures' examples of word vectors with their real results, right or wrong."""
+# Neighbours and analogies.
+
+
+def analogies(text: str | None, model: str) -> Drawing:
+    """Draw the lectures' examples of word vectors, or the answers to a person's own questions.
+
+    Args:
+        text: Words, or sums such as `paris - france + germany = berlin`, with commas between.
+        model: Word vectors: a shipped name, a run, or a file.
+    """
     table = vectors(model)
-    tower = table.nearest("tower", 6)
-    answers = {terms: table.analogy(terms, 4) for terms in ANALOGIES}
-    difference = table.difference("mother", "father", "woman", "man")
-    right = {terms: near[0].word == SAID[terms] for terms, near in answers.items()}
-    missed = [terms for terms in ANALOGIES if not right[terms]]
-    wrong = [f"“{terms}” the slide says {SAID[terms]}, the vectors {answers[terms][0].word}"
-             for terms in missed]  # fmt: skip
-    caption = (
-        f"{sum(right.values())} of 3 analogies agree with the slides"
-        + (f" (hatched: {answers[missed[0]][0].word}, not {SAID[missed[0]]})" if missed else "")
-        + f"; mother − father and woman − man have a cosine of {difference.cosine:.2f}."
-    )
+    return _draw_lecture(table, model) if text is None else _draw_own(table, text, model)
+
+
+def read_questions(table: Any, text: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """The questions of a text with the answers that it expects, and the words without a vector.
+
+    A question is a word or a sum; words in a row are questions of their own.
+    """
+    questions: list[tuple[str, str]] = []
+    unknown: list[str] = []
+    for part in re.split(r"[,;\n]+", text.replace("−", "-")):
+        terms, _, expected = part.partition("=")
+        if re.search(r"(?:^|\s)[+-]\s", terms):
+            questions.append((" ".join(terms.lower().split()), expected.strip().lower()))
+            continue
+        words = WORD.findall(terms.lower())
+        words.sort(key=lambda word: word in table.words[:COMMON])  # rarer words first
+        questions += [(word, expected.strip().lower()) for word in words if word in table]
+        unknown += [word for word in words if word not in table]
+    if not questions:
+        table.rows(unknown or [text])  # says what is unknown
+    return list(dict.fromkeys(questions)), unknown
+
+
+def ask(table: Any, question: str, expected: str, top: int) -> Numbers:
+    """The answers to a question: the words nearest to a word or a sum."""
+    near = table.analogy(question, top) if " " in question else table.nearest(question, top)
+    return {
+        "question": question.replace("-", "−"),
+        "expected": expected,
+        "answers": [neighbour.word for neighbour in near],
+        "cosines": [neighbour.cosine for neighbour in near],
+    }
+
+
+def words_analogies(numbers: Mapping[str, Any]) -> Words:
+    """Which answers are as expected, and how clearly."""
+    asked = numbers["asked"]
+    expected = [question for question in asked if question["expected"]]
+    right = [question for question in expected if question["answers"][0] == question["expected"]]
+    wrong = [question for question in expected if question not in right]
+    if numbers["of_the_lecture"]:
+        title = f"{len(right)} of {len(asked)} analogies come out as on the slides"
+    elif expected:
+        title = f"{len(right)} of {len(expected)} answers are as expected"
+    else:
+        shown = [f"{question['question']} → {question['answers'][0]}" for question in asked]
+        title = f"Nearest: {shorten_list(shown, 66)}"
+    return Words(title, " ".join(filter(None, (_misses(wrong, asked), _also(numbers)))))
+
+
+def shorten_list(items: Sequence[str], most: int) -> str:
+    """Items with semicolons, as many as are no longer than so many letters; at least one.
+
+    Example:
+        >>> shorten_list(["one", "two", "three"], 9)
+        'one; two'
+    """
+    count = len(items)
+    while count > 1 and len("; ".join(items[:count])) > most:
+        count -= 1
+    return "; ".join(items[:count])
+
+
+def _misses(wrong: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]]) -> str:
+    """A sentence: which answers are others, and which are hardly nearer than the next."""
+    close = [
+        f"“{question['answers'][0]}” is hardly nearer than “{question['answers'][1]}”"
+        for question in asked
+        if question["cosines"][0] - question["cosines"][1] < CLOSE
+    ]
+    other = [f"{question['answers'][0]} instead of {question['expected']}" for question in wrong]
+    parts = [f"Hatched: {listed(other)}"] if other else []
+    if close:
+        parts.append(listed(close))
+    if not parts:
+        return "Each first answer is clearly nearer than the second."
+    return "; ".join(parts) + "."
+
+
+def _also(numbers: Mapping[str, Any]) -> str:
+    """A sentence: the difference of differences of the lecture, or what is left out."""
+    if not numbers["of_the_lecture"]:
+        return str(numbers["note"])
+    cosine, chance = numbers["mother_father"], numbers["by_chance"]
+    verdict = "have" if cosine - chance >= ABOVE else "do not have"
+    return (
+        f"mother − father and woman − man {verdict} a common direction: cosine {cosine:.2f}, "
+        f"differences of random words {chance:.2f}."
+    ).replace("-0", "−0")
+
+
+def _draw_own(table: Any, text: str, model: str) -> Drawing:
+    questions, unknown = read_questions(table, text)
+    asked = [ask(table, question, said, ANSWERS) for question, said in questions[:ASKED]]
+    left_out = len(questions) - len(asked)
+    notes = [f"Shown: the first {ASKED} of {len(questions)} questions."] if left_out else []
+    if unknown:
+        few = listed(unknown[:3])
+        more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+        notes.append(f"No vector: {few}{more}.")
+    numbers = {"of_the_lecture": False, "asked": asked, "note": " ".join(notes)}
     details = (
-        f"Cosines between the vectors of {model} ({len(table):,} words, {table.dim} dimensions). "
-        "The words of a question are excluded from its answers. "
-        f"{'For ' + '; for '.join(wrong) + '. ' if wrong else ''}"
-        "The differences of two random pairs of words have an absolute cosine of "
-        f"{difference.by_chance:.2f} on average. Right: arrows from the male to the female word, "
-        "on the first two principal components of these words."
+        f"{_METHOD} The vectors are those of {model} ({len(table):,} words, {table.dim} wide)."
     )
+    with Board(words_analogies(numbers), (1,) * len(asked), details,
+               limits=model_line(model)) as board:  # fmt: skip
+        for panel, question in enumerate(asked):
+            heading = question["question"]
+            heading = heading if " " in heading else f"nearest to {heading}"
+            _draw_bars(board.chart(panel, heading, "cosine", "", ticks=8), question)
+        return board.drawing(**numbers)
+
+
+_METHOD = (
+    "Cosines between vectors; a sum is one of vectors of length 1, and the words of a question are "
+    "excluded from its answers."
+)
+
+
+def _draw_lecture(table: Any, model: str) -> Drawing:
+    tower = ask(table, "tower", "", ANSWERS)
+    asked = [ask(table, terms, SAID[terms], 4) for terms in ANALOGIES]
+    difference = table.difference("mother", "father", "woman", "man")
     words = list(dict.fromkeys(word for pair in STEPS for word in pair))
     spots, share = pca(table.unit[table.rows(words)])
-    at = dict(zip(words, spots.tolist(), strict=True))
-    with Board(caption, (0.9, 1.25, 1.2), details) as board:
-        _bars(board.chart(0, "nearest to tower", "cosine", "", ticks=8), tower)
-        for number, (terms, near) in enumerate(answers.items()):
-            part = (number / 3, (number + 1) / 3)
-            axes = board.chart(1, terms.replace("-", "−"), "", "", part, ticks=8)
-            axes.tick_params(labelbottom=False)
-            _bars(axes, near, wrong=not right[terms])
-        axes = board.chart(2, f"map: {share:.0%} of variance")
-        for man, woman in STEPS:
-            axes.annotate("", at[woman], at[man], arrowprops={"arrowstyle": "->", "color": PURPLE})
-        for man, woman in STEPS:  # labels beyond the ends of the arrow, to avoid overlap
-            up = at[woman][1] >= at[man][1]
-            for word, above in ((man, not up), (woman, up)):
-                axes.write_beside(tuple(at[word]), word, xytext=(0, 3 if above else -3),
-                       va="bottom" if above else "top")  # fmt: skip
-        axes.update_datalim(list(at.values()))
-        axes.margins(0.18, 0.1)
-        axes.autoscale_view()
-    return board.drawing(
-        tower=[near.word for near in tower],
-        **{terms: [near.word for near in answers[terms]] for terms in ANALOGIES},
-        mother_father=difference.cosine,
-        by_chance=difference.by_chance,
-        right=sum(right.values()),
+    numbers = {
+        "of_the_lecture": True,
+        "asked": asked,
+        "tower": tower["answers"],
+        "mother_father": difference.cosine,
+        "by_chance": difference.by_chance,
+        "map": dict(zip(words, spots.tolist(), strict=True)),
+        "share_of_variance": float(share),
+    }
+    details = (
+        f"{_METHOD} The vectors are those of {model} ({len(table):,} words, {table.dim} wide). "
+        "Chance: the mean absolute cosine of the differences of two random pairs of words. Right: "
+        "arrows from the male to the female word, on the first two principal components of these "
+        "words."
     )
+    with Board(words_analogies(numbers), (0.9, 1.25, 1.2), details,
+               limits=model_line(model)) as board:  # fmt: skip
+        _draw_bars(board.chart(0, "nearest to tower", "cosine", "", ticks=8), tower)
+        for number, question in enumerate(asked):
+            part = (number / ASKED, (number + 1) / ASKED)
+            axes = board.chart(1, question["question"], "", "", part, ticks=8)
+            axes.tick_params(labelbottom=False)
+            _draw_bars(axes, question)
+        _draw_map(board, numbers)
+        return board.drawing(**numbers)
 
 
-def _bars(axes: Chart, neighbours: list[Neighbour], *, wrong: bool = False) -> None:
-    """Draw words with their cosines, nearest on top; hatched if the slide has another answer."""
+def _draw_map(board: Board, numbers: Numbers) -> None:
+    """Draw arrows between words on a plane."""
+    spots = numbers["map"]
+    axes = board.chart(2, f"map: {numbers['share_of_variance']:.0%} of variance")
+    for man, woman in STEPS:
+        axes.annotate("", spots[woman], spots[man], arrowprops={"arrowstyle": "->",
+                      "color": PURPLE})  # fmt: skip
+    for low, high, limit in zip(
+        np.min([*spots.values()], 0), np.max([*spots.values()], 0),
+        (axes.set_xlim, axes.set_ylim), strict=True,
+    ):  # fmt: skip
+        limit(low - 0.3 * (high - low), high + 0.3 * (high - low))
+    boxes: list[tuple[float, float, float, float]] = []
+    for man, woman in STEPS:
+        away = np.subtract(spots[woman], spots[man])  # labels stand beyond the ends of the arrow
+        _write_beside(axes, woman, spots[woman], away, boxes)
+        _write_beside(axes, man, spots[man], -away, boxes)
+
+
+def _write_beside(
+    axes: Chart,
+    word: str,
+    spot: Sequence[float],
+    away: npt.NDArray[Any],
+    boxes: list[tuple[float, float, float, float]],
+) -> None:
+    """Write a word beside its point, in a direction if it is not over one of the boxes there.
+
+    Args:
+        axes: The axes.
+        word: The word.
+        spot: Its point.
+        away: The direction, (2,).
+        boxes: Left, low, right and high of the words that are written; that of this one is added.
+    """
+    scale = points(1) * axes.figure.dpi / 72  # screen pixels of a pixel of the sheet
+    x, y = axes.transData.transform(tuple(spot)) / scale
+    width, height = text_width(word, SMALLEST), 1.15 * SMALLEST
+    sides = [(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, -1), (1, -1), (-1, 1)]
+    sides.sort(key=lambda side: -float(np.dot(side, away)) / float(np.hypot(*side)))
+    for right, up in sides:
+        left, low = x + right * (width / 2 + 8) - width / 2, y + up * (height / 2 + 5) - height / 2
+        box = (left, low, left + width, low + height)
+        if not any(box[0] < other[2] and other[0] < box[2] and box[1] < other[3]
+                   and other[1] < box[3] for other in boxes):  # fmt: skip
+            break
+    boxes.append(box)
+    centre = axes.transData.inverted().transform(
+        (scale * (left + width / 2), scale * (low + height / 2))
+    )
+    axes.write(tuple(centre), word, ha="center", va="center")
+
+
+def _draw_bars(axes: Chart, question: Mapping[str, Any]) -> None:
+    """Draw words with their cosines, nearest on top; hatched if another answer was expected."""
+    words, cosines = question["answers"], question["cosines"]
+    is_wrong = bool(question["expected"]) and words[0] != question["expected"]
     axes.barh(
-        range(len(neighbours)), [near.cosine for near in neighbours], height=0.84,
-        color="#f6c9a8" if wrong else "#b9d7ee", hatch="//" if wrong else "", edgecolor="white",
+        range(len(words)), cosines, height=0.84, edgecolor="white",
+        color="#f6c9a8" if is_wrong else "#b9d7ee", hatch="//" if is_wrong else "",
     )  # fmt: skip
     axes.set_yticks([])
     axes.set_xlim(0, 1)
-    axes.set_ylim(len(neighbours) - 0.4, -0.6)
-    for index, near in enumerate(neighbours):
-        axes.write((0.02, index), f"{near.word} {near.cosine:.2f}", va="center")
+    axes.set_xticks([0, 0.25, 0.5, 0.75])
+    axes.set_ylim(len(words) - 0.4, -0.6)
+    for index, (word, cosine) in enumerate(zip(words, cosines, strict=True)):
+        label = f"{shorten(word, 220, SMALLEST)} {cosine:.2f}".replace("-0", "−0")
+        axes.write((0.02, index), label, va="center")
