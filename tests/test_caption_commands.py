@@ -350,3 +350,24 @@ def test_a_trained_encoder_is_the_start_of_a_captioner(regard, tmp_path):
     wrong = regard("train", "tiny/caption", "-o", "no", "start.encoder=small/fashion",
                    "model.encoder.layers=9")  # fmt: skip
     is_refused(wrong, "model.encoder.layers")
+
+
+def test_a_caption_is_drawn_with_the_test_of_its_words(regard, run, image, tmp_path):
+    for ending in ("png", "gif", "html"):
+        result = regard("caption", str(run), image, "-o", f"words.{ending}")
+        assert result.code == 0, result.err
+        assert result.out == regard("caption", str(run), image).out
+        assert (tmp_path / f"words.{ending}").stat().st_size > 1000
+        assert f"words.{ending} shows decoder layer" in result.err
+        assert "cells hidden: " in result.err
+    row = json.loads(regard("caption", str(run), image, "-o", "words.png", "--json").out)
+    words = row["test"]["words"]
+    assert [word["label"] for word in words[:2]] == row["captions"][0]["text"].split()[:2]
+    # the probabilities of the words, multiplied, are that of the caption
+    product = sum(torch.tensor(word["before"]).log() for word in words)
+    assert product == pytest.approx(row["captions"][0]["logprob"], abs=1e-4)
+    begun = regard("caption", str(run), image, "-o", "words.png", "--prefix", "a small").out
+    assert begun.startswith("a small")
+    is_refused(regard("caption", str(run), image, "-o", "words.txt"), "got .txt")
+    is_refused(regard("caption", str(run), image, image, "-o", "w.png"), "got 2 of them")
+    is_refused(regard("caption", str(run), "-o", "w.png"), "got 0 of them")

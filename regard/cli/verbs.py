@@ -22,7 +22,7 @@ from typer import Argument, Option
 from regard.cli.late import LateCommand
 from regard.cli.options import AsJson, Input, ModelPath, Quiet, loads_model, set_signature
 from regard.errors import InputError
-from regard.runtime.printing import print_status, silence_warnings
+from regard.runtime.printing import print_result, print_status, silence_warnings
 from regard.tasks.specs import every_verb
 from regard.tasks.verbs import Verb
 
@@ -65,13 +65,18 @@ def command_of(verb: Verb, options_class: type[VerbOptions]) -> Callable[..., No
 
         model, texts, source, load = (values.pop(key) for key in COMMAND_KEYS)
         switches = {key: values.pop(key, False) for key in ("strict", "as_json", "quiet", "stream")}
+        out = values.pop("out", None)
         silence_warnings(quiet=switches["quiet"])
         values = {key: value for key, value in values.items() if value is not None}
         values = _with_file_contents(verb.name, options_class, values)
         options, settings = verb.parse_options((), values)
+        out = _checked_out(verb, out, texts)
         pipeline = load(model)
         settings = verb.command_settings(options, settings, pipeline.recipe.decode)
         call = VerbCall(pipeline, verb, options, settings, **switches)
+        if out is not None:
+            draw_answer(call, texts[0], out)
+            return
         if texts and verb.ranks(options):
             texts = pipeline.reader.files_in(texts, partial(print_status, quiet=call.quiet))
         call.line_processor(all_known=bool(texts) or not is_interactive(source)).run(texts, source)
@@ -79,6 +84,43 @@ def command_of(verb: Verb, options_class: type[VerbOptions]) -> Callable[..., No
     command.__name__, command.__doc__ = verb.name, verb.help
     set_signature(command, list(_parameters(verb, options_class)))
     return loads_model(command)
+
+
+def _checked_out(verb: Verb, out: Path | None, items: Sequence[str] | None) -> Path | None:
+    """The file to draw to, checked before the model is loaded."""
+    if out is None:
+        return None
+    from regard.explain.look import picture_ending
+
+    picture_ending(out, verb.pictures, verb.name)
+    if items is None or len(items) != 1:
+        got = f"{len(items or ())} of them"
+        raise InputError(f"{verb.name} -o", got=got, expected=f"one {verb.noun} as an argument")
+    return out
+
+
+def draw_answer(call: VerbCall, argument: str, out: Path) -> None:
+    """Prints the answer to one item, and draws where the model looked while it wrote it.
+
+    The maps stand beside their test, which hides what was looked at.
+    """
+    pipeline, verb = call.pipeline, call.verb
+    item = pipeline.reader.item(argument, verb.item)
+    [encoded] = pipeline.read(verb, [item], call.options)
+    [answer] = pipeline.answers(verb, [encoded], call.options, call.settings)
+    begun = bool(getattr(call.options, "prefix", ""))  # what was asked for is not decoded again
+    forced: dict[str, Any] = {"target": verb.value(answer)} if begun else call.settings
+    look = pipeline.look(item, knock_out=call.options.knock_out, **forced)
+    choice = look.choose()
+    test = look.test(choice) if look.testable(choice) else None
+    look.save_choice(out, choice, test)
+    row = {verb.key: argument, **verb.to_json(answer), "picture": str(out), "map": choice.short}
+    row |= {} if test is None else {"test": test.to_json()}
+    print_result("\n".join(verb.lines(answer)), row, as_json=call.as_json)
+    quiet = call.quiet or call.as_json
+    print_status(f"{out} shows {choice.name}", quiet=quiet)
+    if test is not None:
+        print_status(test.verdict, quiet=quiet)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,10 +248,20 @@ def _parameters(verb: Verb, options_class: type[VerbOptions]) -> Iterator[inspec
     for name, field in (fields | decode | last).items():
         yield from _option_parameters(verb, name, field, is_setting=name in decode)
     yield _keyword_parameter("strict", Strict, default=False)
+    if verb.pictures:
+        yield _keyword_parameter("out", Annotated[Path | None, _out_option(verb)], None)
     if verb.streams == "optional":
         yield _keyword_parameter("stream", Stream, default=False)
     yield _keyword_parameter("as_json", AsJson, default=False)
     yield _keyword_parameter("quiet", Quiet, default=False)
+
+
+def _out_option(verb: Verb) -> Any:
+    """The option for a file to draw to."""
+    endings = ", ".join(verb.pictures)
+    return Option(
+        "-o", "--out", help=f"Draw where the model looked, for one {verb.noun}: {endings}"
+    )
 
 
 def _option_parameters(

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -112,6 +112,7 @@ class Look:
     picture: ImageGrid | None = None
     classified: Classified | None = None
     original: bool = False
+    endings: ClassVar[tuple[str, ...]] = (".html", ".png", ".svg", ".pdf")
 
     def __post_init__(self) -> None:
         if not self.maps:
@@ -278,7 +279,7 @@ class Look:
             InputError: For another ending, or for arguments that `choose` rejects.
             WriteError: If the file cannot be written; the old file is unchanged.
         """
-        picture_ending(path)  # raise errors before the work, not after it
+        picture_ending(path, self.endings)  # raise errors before the work, not after it
         choice = self.choose(kind, layer, head, word)
         settings = None if isinstance(hiding, bool) else hiding
         test = self.test(choice, settings) if hiding and self.testable(choice) else None
@@ -425,7 +426,7 @@ def look_of(trace: Trace, item: Any, *, model: str = "", without: Sequence[str] 
     if trace.picture is not None and "decoder.cross" in trace.words:
         from regard.explain.images.caption_look import CaptionLook  # it imports this module
 
-        return CaptionLook(**fields, image=trace.picture)
+        return CaptionLook(**fields, image=trace.picture, captioned=trace.captioned)
     return Look(**fields, picture=trace.picture, classified=trace.classified)
 
 

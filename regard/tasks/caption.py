@@ -40,7 +40,7 @@ from regard.inputs.text.bloom import Keys
 from regard.inputs.text.kinds import train as train_tokenizer
 from regard.inputs.text.spelling import check_text
 from regard.inputs.text.tokenizer import LEARNED
-from regard.layers import Tap
+from regard.layers import Edit, Tap
 from regard.models.captioner import Captioner
 from regard.models.mode import evaluating
 from regard.runtime.prefetch import prefetch
@@ -48,7 +48,7 @@ from regard.tasks.base_task import BaseTask, Prepared, Settings, max_lengths, sp
 from regard.tasks.head_batches import HeadBatch, inputs_of, over_all_tokens
 from regard.tasks.measures.captions import CaptionReport, CaptionScores, score_captions
 from regard.tasks.measures.report import ExampleSet, Scoring, Selection, count_progress
-from regard.tasks.trace import ImageGrid, Trace, first_records
+from regard.tasks.trace import Captioned, ImageGrid, Trace, first_records
 from regard.tasks.writing_task import Output, Result, WritingTask, check_length
 
 FALSE_CAPTIONS = {
@@ -448,7 +448,44 @@ class Caption(WritingTask):
             "decoder.cross": (pieces, picture.names),
         }
         caption = self.decode_output(ids)
-        return Trace(weights, words, caption, note, picture, pieces=pieces_of_layers)
+        shares = partial(_word_shares, model, tap.edits, target_input, output, queries[1])
+        captioned = Captioned(source.values[0].cpu(), shares)
+        return Trace(
+            weights, words, caption, note, picture, captioned=captioned, pieces=pieces_of_layers
+        )
+
+
+def _word_shares(
+    model: Captioner,
+    edits: Sequence[Edit],
+    read: Sequence[int],
+    written: Sequence[int],
+    words: Sequence[int],
+    images: Tensor,
+) -> Tensor:
+    """The probability of each word of a caption after those before it, for several images.
+
+    Args:
+        model: The captioner.
+        edits: Changes of the model, such as heads that are removed.
+        read: The ids that the decoder reads: the begin symbol and the caption.
+        written: The ids that it should write, one for each of those.
+        words: The number of the word of each written id.
+        images: (images, channels, height, width) Normalised pixels.
+
+    Returns:
+        (images, words).
+    """
+    count, device = len(images), model.device
+    with evaluating(model):
+        source, target = Dense(images.to(device)), Ragged.of([list(read)] * count).to(device)
+        tap = Tap(edits=edits) if edits else None
+        logprobs = model(source, target, tap).log_softmax(-1).view(count, len(read), -1)
+    ids = torch.tensor(list(written), device=device).expand(count, -1)[..., None]
+    of_tokens = logprobs.gather(-1, ids)[..., 0].cpu()  # (images, tokens)
+    index = torch.tensor(list(words)).expand(count, -1)
+    totals = of_tokens.new_zeros(count, max(words) + 1).scatter_add(1, index, of_tokens)
+    return totals.exp()
 
 
 def _displayed_pixels(item: Any) -> Any:

@@ -77,6 +77,17 @@ class Classified:
 
 
 @dataclass(frozen=True, eq=False)
+class Captioned:
+    """An image as a captioner reads it, and the probabilities of the words of its caption."""
+
+    values: Tensor
+    """(channels, height, width) Normalised pixels, as the model reads them."""
+    shares: Callable[[Tensor], Tensor]
+    """Normalised images (images, channels, height, width) -> the probability of each word of the
+    caption after those before it (images, words)."""
+
+
+@dataclass(frozen=True, eq=False)
 class Trace:
     """What was recorded while a model read one text or image."""
 
@@ -92,6 +103,8 @@ class Trace:
     """The image, if an image was read."""
     classified: Classified | None = None
     """The image and its classifier, if an image was classified."""
+    captioned: Captioned | None = None
+    """The image and the words of its caption, if an image was captioned."""
     pieces: Mapping[str, tuple[Sequence[str], Sequence[str]]] = field(default_factory=dict)
     """The input tokens of queries and keys, by the kind of attention. In `words` the query of a
     translating decoder is the word that it writes; here it is the token that it reads."""

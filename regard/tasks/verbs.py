@@ -49,6 +49,8 @@ class Verb:
         needs_all_items: Whether the command needs all items before it can print an answer.
         empty_row: The JSON fields printed in place of an answer for a line that cannot be read.
         lists_unknown: Whether JSON output lists the unknown words of an item.
+        pictures: The endings of files to which the command can draw where the model looked; empty
+            if it draws nothing.
     """
 
     name: ClassVar[str]
@@ -66,6 +68,7 @@ class Verb:
     needs_all_items: ClassVar[bool] = False
     empty_row: ClassVar[Mapping[str, Any]] = {}
     lists_unknown: ClassVar[bool] = False
+    pictures: ClassVar[tuple[str, ...]] = ()
 
     @property
     def options(self) -> type[VerbOptions]:
@@ -246,6 +249,7 @@ class _Caption(_Translate):
     key = "file"
     empty_row: ClassVar[Mapping[str, Any]] = {"captions": []}
     lists_unknown = False
+    pictures = (".html", ".png", ".gif", ".svg", ".pdf")
 
     def to_json(self, answer: Any) -> dict[str, Any]:
         return {"captions": super().to_json(answer)["translations"]}

@@ -63,7 +63,7 @@ def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = N
         "first": picture.first,
         "row": picture.class_row,
         "image": _png(picture.pixels),
-        "original": None if picture.original is None else _data_uri(picture.original(), "jpeg"),
+        "original": None if picture.original is None else data_uri(picture.original(), "jpeg"),
         "size": list(picture.pixels.shape[1:]),
         "layers": layers,
         "start": {
@@ -95,10 +95,10 @@ def _png(pixels: Weights) -> str:
     """The image that the model reads, (channels, height, width) from 0 to 1, as a data URI."""
     values = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
     channels_last = values[0] if len(values) == 1 else values.transpose(1, 2, 0)
-    return _data_uri(np.ascontiguousarray(channels_last), "png")
+    return data_uri(np.ascontiguousarray(channels_last), "png")
 
 
-def _data_uri(image: Any, kind: str) -> str:
+def data_uri(image: Any, kind: str) -> str:
     """Bytes (height, width), or with channels, as a file of a kind: `png` or `jpeg`."""
     file = io.BytesIO()
     Image.fromarray(image).save(file, kind, quality=88)  # a PNG has no quality
