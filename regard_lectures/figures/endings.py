@@ -31,6 +31,8 @@ ENDINGS = ("e", "en", "er", "es", "em")
 TEXT = "The old dog saw a small cat."
 USABLE = 40.0
 """The percentage of wrong endings up to which a translator's heads can be judged."""
+UNKNOWN = "<unk>"
+"""How a model reads a word that it does not know."""
 MOST_WORDS, MOST_HEADS = 10, 12
 """The most words and heads in the picture."""
 _STEMS = {
@@ -317,13 +319,26 @@ def _draw_map(board: Board, numbers: Mapping[str, Any]) -> None:
     words = numbers["keys"]
     of_words = [index for index, word in enumerate(words) if any(map(str.isalnum, word))]
     chosen = of_words[:MOST_WORDS]
-    marked = [words[i] + MARK if words[i] in numbers["unknown"] else words[i] for i in chosen]
+    marked = _marked(words, numbers["unknown"])
+    named = [marked[index] for index in chosen]
     table = [[numbers["map"][query][key] for key in chosen] for query in chosen]
     left_out = len(of_words) - len(chosen)
     key = f"key: {len(chosen)} of {len(of_words)} words" if left_out else "key"
     board.matrix(
-        0, in_words(numbers["head"]), table, positive_scale(), (marked, marked), ("query", key)
+        0, in_words(numbers["head"]), table, positive_scale(), (named, named), ("query", key)
     )
+
+
+def _marked(words: Sequence[str], unknown: Sequence[str]) -> list[str]:
+    """The words that a model read; those that it does not know are named, and marked.
+
+    Example:
+        >>> _marked(["The", "<unk>", "sleeps"], ["emu"])
+        ['The', 'emu*', 'sleeps']
+    """
+    count = sum(word == UNKNOWN for word in words)
+    names = iter(unknown if len(unknown) == count else [UNKNOWN] * count)
+    return [next(names) + MARK if word == UNKNOWN else word for word in words]
 
 
 def draw_bars(

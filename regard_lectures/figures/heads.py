@@ -183,7 +183,8 @@ def _draw_curves(board: Board, numbers: Mapping[str, Any]) -> None:
         axes.curve(x, spread.mean, style=style, width=2.2, label=name)
         axes.fill_between(x, spread.least, spread.largest, color=style.colour, alpha=0.2)
     axes.axhline(math.log(2), color=MUTED, linewidth=1.2, linestyle=":", label="guess, ln 2")
-    axes.set_ylim(0, math.log(VOCAB) * 1.05)
+    axes.set(xlim=(0, numbers["steps"]), ylim=(0, math.log(VOCAB) * 1.05))
+    axes.set_xticks([0, numbers["steps"]])
     axes.draw_legend("upper right")
 
 

@@ -169,7 +169,6 @@ def _measure_translator(
     likeliest = [int(token) for token in q.topk(SHOWN).indices]
     shown = [right, *[token for token in likeliest if token != right]][:SHOWN]
     losses = -table[range(len(ids)), ids].log()
-    unknown = _unknown_words(task, pair)
     return {
         "model": pipeline.name,
         "limits": model_line(pipeline),
@@ -182,7 +181,7 @@ def _measure_translator(
         "q": q[shown].tolist(),
         "is_likeliest": likeliest[0] == right,
         "vocab": len(q),
-        "unknown": unknown,
+        "unknown": _unknown_words(task, pair),
         **measures(q, right, smoothing, "after"),
     }
 
@@ -347,25 +346,26 @@ def _draw_translator(numbers: dict[str, Any], smoothing: float) -> Drawing:
         f"likeliest others. Label smoothing {smoothing:g}. Cross-entropy to the smoothed target "
         f"{numbers['cross_entropy_smoothed_after']:.3f}. A token may be a part of a word."
     )
-    left_out = len(tokens) - MOST_BARS
-    below = f"cross-entropy, the first {MOST_BARS} of {len(tokens)}" if left_out > 0 else (
-        "cross-entropy"
-    )  # fmt: skip
+    index = numbers["word"] - 1
+    start = max(0, min(index - MOST_BARS // 2, len(tokens) - MOST_BARS))
+    chosen = range(start, min(len(tokens), start + MOST_BARS))
+    below = "cross-entropy"
+    if len(chosen) < len(tokens):
+        below += f", tokens {start + 1} to {chosen[-1] + 1} of {len(tokens)}"
     with Board(words_loss(numbers), (1.4, 1, 1.5), details, limits=numbers["limits"]) as board:
         _draw_target(board, numbers["shown"], numbers["vocab"], smoothing)
         axes = board.chart(1, "the model", "", f"KL {numbers['kl_smoothed_after']:.2f}", ticks=8)
         _draw_bars(axes, numbers["q"], BLUE)
         axes = board.chart(2, "each token’s loss", "", below, ticks=130)
-        chosen = list(range(min(len(tokens), MOST_BARS)))
-        index = numbers["word"] - 1
-        colours = [ORANGE if position == index else BLUE for position in chosen]
         values = [losses[position] for position in chosen]
-        axes.barh(chosen, values, 0.6, color=colours)
+        colours = [ORANGE if position == index else BLUE for position in chosen]
+        axes.barh(range(len(values)), values, 0.6, color=colours)
         high = max(1.0, *values)
-        for position, value in enumerate(values):
-            axes.write((value + 0.03 * high, position), f"{value:.2f}", va="center")
+        for row, value in enumerate(values):
+            axes.write((value + 0.03 * high, row), f"{value:.2f}", va="center")
         axes.set(xlim=(0, 1.4 * high), ylim=(max(SHOWN, len(values)) - 0.4, -0.6))
-        axes.set_yticks(chosen, [shorten(tokens[position], 120, SMALLEST) for position in chosen])
+        labels = [shorten(tokens[position], 120, SMALLEST) for position in chosen]
+        axes.set_yticks(range(len(labels)), labels)
         axes.grid(visible=False, axis="y")
         return board.drawing(**numbers)
 

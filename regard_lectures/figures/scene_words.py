@@ -174,7 +174,9 @@ def nurse(numbers: Mapping[str, Any]) -> Verdict:
     if holds:
         title = f"The model expects “he” after “{nouns[low]}” and “she” after “{nouns[high]}”"
     elif clear:
-        title = f"“she” is likelier after “{nouns[high]}” than after “{nouns[low]}”, no more"
+        title = (
+            f"“she” is likelier after “{nouns[high]}” than after “{nouns[low]}”, but does not lead"
+        )
     else:
         title = f"“{nouns[0]}” or “{nouns[1]}”: “he” and “she” do not clearly depend on it"
     says = (

@@ -27,7 +27,7 @@ BEGINNINGS = (
     "The {} came home before",
 )  # fmt: skip
 """Beginnings of sentences after which “he” and “she” are compared."""
-SUGGESTED = 200
+SUGGESTED = 60
 """The likeliest words, among which “he” and “she” are looked up."""
 
 

@@ -305,6 +305,13 @@ def test_a_trained_models_scores_are_those_of_the_steps():
         show("pair", head=9)
 
 
+def test_a_word_that_is_another_token_in_the_second_sentence_is_left_out():
+    drawing = show("pair", text="Dogs are always happy at home.", model="small/translate", head=1)
+    assert drawing.numbers["words"] == ["are", "always"]  # at the start no space stands before it
+    assert "Left out, another token there: Dogs." in drawing.caption
+    assert problems(drawing.figure) == []
+
+
 def test_words_that_a_model_does_not_know_are_said():
     text = "The dog sleeps on a zebra / I know that the dog sleeps on a zebra"
     drawing = show("pair", text=text, model="tiny/translate")

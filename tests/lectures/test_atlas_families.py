@@ -13,8 +13,11 @@ import torch.nn.functional as F
 
 from regard.errors import InputError
 from regard_lectures import show
-from regard_lectures.figures.meanings import WRITTEN, silhouette
+from regard_lectures.figures import finetuning, meanings
+from regard_lectures.figures.families import direction
+from regard_lectures.figures.meanings import WRITTEN
 from regard_lectures.figures.objectives import TEXT
+from regard_lectures.figures.senses import Seen, silhouette
 from regard_lectures.figures.topics import FRAMES, HOMONYMS, TITLES, TOPICS, sentences
 from tests import tiny_bert
 from tests.legible import problems
@@ -78,7 +81,7 @@ def test_one_text_is_a_row_holes_and_spans():
     assert set(fates) == {"mask", True, False}  # hidden, left, another token
     assert len(set(map(tuple, shown))) == len(shown) > 1
     assert [name for name, _ in lines[-3:]] == [
-        "T5: write the spans that were removed",
+        "T5 writes the spans that were removed",
         "reads",
         "writes",
     ]
@@ -126,10 +129,46 @@ def test_short_and_long_words_stay_on_the_sheet(name, text):
 
 
 @pytest.mark.parametrize("name", ["families", "objectives"])
-@pytest.mark.parametrize("text", ["", "alone", "w " * 37])
-def test_sentences_without_room_are_refused(name, text):
-    with pytest.raises(InputError, match=r"--text: got \d+ words, expected 2 to (12|36) words"):
+@pytest.mark.parametrize("text", ["", "alone"])
+def test_texts_of_less_than_two_words_are_refused(name, text):
+    with pytest.raises(InputError, match=r"--text: got \d+ words, expected two words or more"):
         show(name, text=text)
+
+
+@pytest.mark.parametrize(("name", "most"), [("families", 12), ("objectives", 36)])
+def test_of_a_longer_text_the_first_words_are_shown_and_the_picture_says_so(name, most):
+    drawing = show(name, text="w " * 40)
+    assert f"Shown: the first {most} of 40 words." in drawing.caption
+    assert problems(drawing.figure) == []
+    long = "Uncharacteristically extraordinary internationalisations notwithstanding, " * 6
+    drawing = show(name, text=long)
+    assert re.search(r"Shown: the first \d+ of 30 words\.", drawing.caption)
+    assert problems(drawing.figure) == []
+
+
+@pytest.mark.parametrize(
+    ("never", "way"),
+    [
+        (np.zeros((3, 3)), "both ways"),
+        (later(3), "back"),
+        (later(3).T, "ahead"),
+        (1 - np.eye(3), "at itself alone"),
+        (np.triu(np.ones((4, 4)), 1) + np.tril(np.ones((4, 4)), -2), "back in part"),
+    ],
+)
+def test_where_a_model_looks_is_read_off_its_zeros(never, way):
+    assert direction(never.astype(bool)) == way
+
+
+def test_what_each_objective_predicts_is_counted_in_the_lines_shown():
+    drawing = show("objectives", text="A man in a green shirt is standing in a small yard.")
+    numbers = drawing.numbers
+    lines = {name: cells for name, *cells in numbers["lines"]}
+    assert numbers["predicted_gpt"] == len(lines["predicts"]) == 14
+    assert numbers["predicted_bert"][0] == sum("→" in cell for cell in lines["epoch 0"])
+    assert f"GPT predicts {numbers['predicted_gpt']} tokens" in drawing.caption
+    assert "in 1 span." in drawing.caption
+    assert "as published" in drawing.title
 
 
 def test_the_words_of_a_topic_alone_tell_it():
@@ -174,27 +213,82 @@ def test_a_silhouette_is_that_of_the_definition():
 
 
 def test_a_word_is_one_vector_before_the_first_layer_and_several_after_it():
-    drawing = show("meanings", steps=3, seed=1, word="bank")
+    drawing = show("meanings", steps=3, seed=1, word="bank", tries=1)
     assert problems(drawing.figure) == []
     assert "seed 1" in drawing.text
     assert "“bank”" in drawing.title
+    assert "one vector for “bank”" in drawing.caption
     numbers = drawing.numbers
     for word in HOMONYMS:
-        assert numbers[f"silhouette_{word}"][0] == 0
-        assert numbers[f"cosine_between_{word}"][0] == pytest.approx(1, abs=1e-5)
-        assert len(numbers[f"silhouette_{word}"]) == 3
-        assert max(numbers[f"cosine_between_{word}"][1:]) < 1 - 1e-3
+        [line] = numbers["silhouettes"][word]
+        assert line[0] == 0
+        assert len(line) == 3
+    assert numbers["cosine_between"][0] == pytest.approx(1, abs=1e-5)
+    assert max(numbers["cosine_between"][1:]) < 1 - 1e-3
 
 
 def test_a_word_parts_into_its_meanings():
-    numbers = show("meanings", steps=300).numbers
+    drawing = show("meanings")
+    numbers = drawing.numbers
     for word in HOMONYMS:
-        line = numbers[f"silhouette_{word}"]
-        assert line[0] == 0 < line[1] < line[2]
-        assert line[2] > 0.6
-        assert numbers[f"cosine_same_{word}"][2] > numbers[f"cosine_between_{word}"][2] + 0.2
-        assert numbers[f"towards_their_like_{word}"] > 0.95
-    assert max(numbers["silhouette_not_trained"]) < 0.3
+        for line in numbers["silhouettes"][word]:
+            assert line[0] == 0 < line[2]
+            assert line[2] > 0.6
+    assert numbers["cosine_same"][2] > numbers["cosine_between"][2] + 0.2
+    assert numbers["towards_their_like"] > 0.95
+    assert np.max(numbers["silhouettes"]["not trained"]) < 0.3
+    assert numbers["groups_as_far_apart"] < 0.01
+    assert "separate by meaning" in drawing.title
+
+
+OWN_SENTENCES = (
+    "The Crane lifted the steel. A crane stood on the site! / A white crane flew away; "
+    "The crane ate a fish in the shallow water."
+)
+
+
+def test_the_meanings_of_ones_own_sentences_are_shown():
+    drawing = show("meanings", text=OWN_SENTENCES, tries=1)
+    assert problems(drawing.figure) == []
+    numbers = drawing.numbers
+    assert (numbers["word"], numbers["sentences"]) == ("crane", [2, 2])
+    assert numbers["groups_tried"] == 6
+    assert list(numbers["silhouettes"]) == ["crane", "not trained"]
+    # with two sentences each, a third of all groupings are as far apart at least
+    assert numbers["groups_as_far_apart"] >= 1 / 3
+    assert "separate by meaning" not in drawing.title.replace("do not separate by", "")
+    assert "small/fill" in drawing.limits
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "said"),
+    [
+        ("One crane. Two. / Three cranes. Four.", "", "a word of every sentence: none"),
+        ("A crane lifts. / A crane flies. A crane eats.", "", "1 and 2 sentences"),
+        ("A crane lifts. A crane stands.", "", "got 2 sentences"),
+        (OWN_SENTENCES, "steel", "got 'steel', expected a word of every sentence"),
+    ],
+)
+def test_sentences_without_the_word_in_two_meanings_are_refused(text, word, said):
+    with pytest.raises(InputError) as refused:
+        meanings.read_own(text, word)
+    assert said in str(refused.value)
+
+
+def test_a_word_of_which_there_are_no_sentences_is_refused_with_the_way_to_give_some():
+    with pytest.raises(
+        InputError, match="word: got 'crane', expected model or bank\\nor sentences"
+    ):
+        show("meanings", word="crane")
+
+
+def test_the_chance_of_a_silhouette_counts_all_groupings():
+    far = torch.tensor([[[1.0, 0.0]] * 4]), torch.tensor([[[0.0, 1.0]] * 4])
+    nothing = far[0][:, :0], far[1][:, :0]
+    assert Seen(far, nothing).by_chance(0) == (70, 2 / 70)  # itself, and the two swapped
+    alike = far[0], far[0]
+    assert Seen(alike, nothing).by_chance(0) == (70, 1.0)
+    assert Seen(far, nothing).near() is None
 
 
 def test_the_meanings_of_ones_own_model_are_those_of_its_layers(tmp_path, monkeypatch):
@@ -212,8 +306,10 @@ def test_the_meanings_of_ones_own_model_are_those_of_its_layers(tmp_path, monkey
     drawing = show("meanings", model=str(tmp_path / "bert"))
     assert problems(drawing.figure) == []
     numbers = drawing.numbers
-    assert numbers["silhouette_model"][0] == 0
-    assert len(numbers["silhouette_bank"]) == 3
+    assert numbers["silhouettes"]["model"][0][0] == 0
+    assert len(numbers["silhouettes"]["bank"][0]) == 3
+    assert len(numbers["silhouettes"]["not trained"]) == 3  # new weights of three seeds
+    assert numbers["sentences"] == [8, 8]
     assert "16 English sentences" in drawing.text
 
 
@@ -228,6 +324,7 @@ def test_what_is_frozen_does_not_learn():
     drawing = show("finetuning", steps=3, tries=1, seed=2)
     assert problems(drawing.figure) == []
     assert "seed 2" in drawing.text
+    assert "one draw of labels cannot tell" in drawing.title
     numbers = drawing.numbers
     dim, classes = 64, len(TOPICS)
     head = dim * dim + dim + classes * dim + classes  # pooler, and the new last layer
@@ -239,11 +336,59 @@ def test_what_is_frozen_does_not_learn():
 
 
 def test_pretraining_saves_labels():
-    numbers = show("finetuning", steps=300, tries=1).numbers
-    scratch = numbers["accuracy_from_scratch"]
+    drawing = show("finetuning")
+    numbers = drawing.numbers
+    scratch = np.mean(numbers["accuracy_from_scratch"], 1)
     for way in ("all_of_it_learns", "half_frozen", "encoder_frozen"):
-        line = numbers[f"accuracy_{way}"]
+        line = np.mean(numbers[f"accuracy_{way}"], 1)
         assert line[1] > scratch[1] + 20  # eight labelled titles
         assert line[-1] > 95
     assert scratch[0] < 50
     assert scratch[-1] > scratch[1] + 20  # it is the labels that are missing, not the ability
+    assert "pretraining helps" in drawing.title
+
+
+def own_table(folder, count=24, labels=("good", "bad")):
+    """A table of texts whose label is one of their words."""
+    rows = [f"{labels[n % len(labels)]} film number {n},{labels[n % len(labels)]}"
+            for n in range(count)]  # fmt: skip
+    path = folder / "own.csv"
+    path.write_text("text,label\n" + "\n".join(rows) + "\n")
+    return str(path)
+
+
+def test_labels_of_ones_own_are_learned_by_ones_own_encoder(tmp_path, monkeypatch):
+    words = ["good", "bad", "film", "number", *map(str, range(24))]
+    monkeypatch.setattr(tiny_bert, "WORDS", words)
+    tiny_bert.save(tmp_path / "bert")
+    monkeypatch.setattr(finetuning, "EXAMPLES", (4, 8))
+    data = own_table(tmp_path)
+    drawing = show("finetuning", data=data, model=str(tmp_path / "bert"), steps=400, tries=2)
+    assert problems(drawing.figure) == []
+    numbers = drawing.numbers
+    assert numbers["labels"] == ["bad", "good"]
+    assert numbers["examples"] == [4, 8]
+    assert numbers["tested"] == 10
+    assert np.shape(numbers["accuracy_from_scratch"]) == (2, 2)
+    assert "own.csv" in drawing.limits
+    assert "20 steps" in drawing.limits
+    parameters = [numbers[f"parameters_{way}"] for way in
+                  ("all_of_it_learns", "half_frozen", "encoder_frozen")]  # fmt: skip
+    assert parameters == sorted(parameters, reverse=True)
+
+
+def test_tables_without_texts_or_labels_enough_are_refused(tmp_path):
+    with pytest.raises(InputError, match="got 12 texts with 2 labels, expected 20 texts or more"):
+        finetuning.read_own(own_table(tmp_path, 12))
+    with pytest.raises(InputError, match="24 texts with 1 labels"):
+        finetuning.read_own(own_table(tmp_path, labels=("good",)))
+    with pytest.raises(InputError, match=r"nowhere\.csv"):
+        finetuning.read_own("nowhere.csv")
+
+
+def test_the_pool_has_every_label_and_shares_no_text_with_the_test(tmp_path):
+    texts = finetuning.read_own(own_table(tmp_path, 40, ("a", "b", "c", "d")))
+    test, pool = finetuning._split(texts, 0)
+    assert {text.label for text in pool} == set("abcd")
+    assert len(test) == 16
+    assert not {text.text for text in test} & {text.text for text in pool}

@@ -15,7 +15,7 @@ from regard_lectures.figures.identity import Chain, identity_error, learn_identi
 from regard_lectures.figures.loss import measures, phrases
 from regard_lectures.figures.residuals import words_residuals
 from tests.lectures.drawn import drawn
-from tests.legible import problems
+from tests.legible import problems, texts
 
 
 def test_the_error_of_the_identity_is_relative_and_zero_for_nothing_added():
@@ -103,17 +103,52 @@ def test_the_phrases_are_few_and_each_has_one_translation():
 
 
 @pytest.mark.slow
-def test_the_loss_takes_any_pair_of_known_words():
-    drawing = show("loss", text="le chat dort = the cat sleeps", word=2, steps=3)
-    names = drawing.numbers["vocabulary"]
-    assert names[drawing.numbers["right"]] == "cat"
-    assert problems(drawing.figure) == []
-    with pytest.raises(InputError, match="source = target"):
+def test_the_loss_takes_any_pair_and_learns_its_new_words():
+    known = show("loss", text="le chat dort = the cat sleeps", word=2, steps=3, tries=1)
+    names = known.numbers["vocabulary"]
+    assert names[known.numbers["right"]] == "cat"
+    assert "yours among them" not in known.limits
+    text = "Le zèbre rayé ronfle = The striped zebra snores!"
+    drawing = show("loss", text=text, word=3, steps=3, tries=1)
+    assert drawing.numbers["vocabulary"][drawing.numbers["right"]] == "zebra"
+    assert drawing.numbers["phrases"] == known.numbers["phrases"] + 1
+    assert "yours among them" in drawing.limits
+    assert problems(drawing.figure) == problems(known.figure) == []
+    with pytest.raises(InputError, match="a sentence = its translation"):
         show("loss", text="merci")
-    with pytest.raises(InputError, match="the word 'zebra'"):
-        show("loss", text="merci = zebra", steps=1)
     with pytest.raises(InputError, match="word: got 4, expected 1 to 2"):
         show("loss", text="merci = thanks", word=4, steps=1)
+    with pytest.raises(InputError, match="got 41 tokens, expected at most 30"):
+        show("loss", text="oui = " + "yes " * 40, steps=1)
+
+
+@pytest.mark.parametrize("word", [1, 5])
+def test_the_loss_of_a_pair_of_ones_own_in_a_translator_is_pytorchs(word):
+    text = "The old dog sleeps. = Der alte Hund schläft."
+    drawing = show("loss", model="tiny/translate", text=text, word=word)
+    numbers = drawing.numbers
+    pipeline = regard.load("tiny/translate", device="cpu")
+    source, target = (part.strip() for part in text.split("="))
+    both = pipeline.vocabulary
+    ids = [*both.target.encode(target), both.target.end]
+    logits = pipeline.logits(both.source.encode(source), [both.target.begin, *ids[:-1]])
+    wanted = torch.nn.functional.cross_entropy(
+        torch.as_tensor(logits), torch.tensor(ids), reduction="none"
+    )
+    assert numbers["losses"] == pytest.approx(wanted.tolist(), abs=1e-3)
+    expects = int(logits[word - 1].argmax()) == ids[word - 1]
+    assert numbers["is_likeliest"] == expects
+    assert ("does not expect" in drawing.title) != expects
+    assert problems(drawing.figure) == []
+
+
+def test_a_long_translation_shows_the_tokens_around_the_word_and_unknown_ones_are_said():
+    text = "The old dog sleeps. = Der alte Xylophon " + "Hund und " * 8 + "schläft."
+    drawing = show("loss", model="tiny/translate", text=text, word=15)
+    shown = " ".join(item.get_text() for item, _ in texts(drawing.figure))
+    assert "tokens 11 to 19 of 22" in shown
+    assert "Unknown to the model: Xylophon" in drawing.caption
+    assert problems(drawing.figure) == []
 
 
 @pytest.mark.slow
