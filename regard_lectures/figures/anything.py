@@ -169,7 +169,7 @@ def _draw_table(board: Board, heading: str, chunks: Chunks) -> None:
     columns = [shorten(name, 130, SMALLEST) or str(n) for n, name in enumerate(chunks.labels, 1)]
     reach = float(np.abs(chunks.values).max()) or 1.0
     axes = board.matrix(
-        0, heading, chunks.values, signed_scale(1.3 * reach), (rows, columns),
+        0, heading, np.round(chunks.values, 1) + 0.0, signed_scale(1.3 * reach), (rows, columns),
         ("row", "column, scaled"), ".1f",
     )  # fmt: skip
     draw_lines(axes, len(chunks.values), 1)

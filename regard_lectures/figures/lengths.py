@@ -35,7 +35,10 @@ SCHEMES = {
     "none": "no positions",
 }
 """The position schemes of `regard.layers.positions`, and their names in the picture."""
+ABSOLUTE = ("sinusoidal", "learned")
+"""The schemes that are added to the words' vectors."""
 TESTS = ("on", "apart")
+"""The tests: further on in a text, and further apart."""
 VOCAB, DIM, HEADS, LAYERS, HIDDEN = 64, 64, 4, 2, 128
 TRAINED, LONGEST = 32, 128
 """Tokens of a training text, and of the longest test text."""
@@ -204,7 +207,7 @@ def words_long(numbers: Mapping[str, Any]) -> Words:
         f"{ENOUGH}% right up to token (left) / in texts up to (right), 0 where training failed: "
         f"{', '.join(told)}."
     )
-    return Words(f"{title}; {_rotary(holds)}", caption)
+    return Words(f"{title}{_rotary(holds)}", caption)
 
 
 def _best(holds: Mapping[str, Sequence[int]]) -> str:
@@ -216,11 +219,13 @@ def _best(holds: Mapping[str, Sequence[int]]) -> str:
 
 
 def _rotary(holds: Mapping[str, Mapping[str, Sequence[int]]]) -> str:
-    """Whether rotary positions hold longer than the absolute ones, in each test."""
+    """Whether rotary positions hold longer than the absolute ones, in each test; "" if unknown."""
+    if not {"rotary", *ABSOLUTE} <= set(holds["on"]):
+        return ""
     verdicts: dict[str, list[str]] = {}
     for test in TESTS:
         rotary = holds[test]["rotary"]
-        absolute = [length for s in ("sinusoidal", "learned") for length in holds[test][s]]
+        absolute = [length for s in ABSOLUTE for length in holds[test][s]]
         verdict = (
             "longer than absolute ones"
             if min(rotary) > max(absolute)
@@ -230,8 +235,8 @@ def _rotary(holds: Mapping[str, Mapping[str, Sequence[int]]]) -> str:
         )
         verdicts.setdefault(verdict, []).append(f"further {test}")
     if len(verdicts) == 1:
-        return f"rotary {next(iter(verdicts))}"
-    return f"rotary {listed([f'{v} {t[0]}' for v, t in verdicts.items()])}"
+        return f"; rotary {next(iter(verdicts))}"
+    return f"; rotary {listed([f'{v} {t[0]}' for v, t in verdicts.items()])}"
 
 
 def long(measured: dict[str, Any], steps: int, tries: int, seed: int) -> Drawing:

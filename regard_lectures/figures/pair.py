@@ -108,16 +108,18 @@ def pair(text: str | None, model: str, head: int, seed: int) -> Drawing:
     shared = shared_words(TEXT if text is None else text, exact=bool(model))
     schemes = SCHEMES[2:] if model else SCHEMES
     scores = {scheme: fresh_scores(shared, scheme, seed) for scheme in schemes}
-    remarks: list[str] = []
+    words, remarks = shared.words, list[str]()
     if model:
-        table, remarks = model_scores(shared, model)
+        table, same, remarks = model_scores(shared, model)
+        words = [words[index] for index in same]
+        scores = {name: table[:, :, same][..., same] for name, table in scores.items()}
         scores = {model: table, **scores}
     heads = min(table.shape[1] for table in scores.values())
     if head >= heads:
         raise InputError("head", got=head, expected=f"0 to {heads - 1}")
     numbers: dict[str, Any] = {
         "sentences": [" ".join(sentence) for sentence in shared.sentences],
-        "words": shared.words, "starts": list(shared.starts), "run": shared.run, "head": head,
+        "words": words, "starts": list(shared.starts), "run": shared.run, "head": head,
         "names": list(scores), "remarks": remarks, "model": model,
         **{f"scores_{name}": table[:, head].tolist() for name, table in scores.items()},
         **{f"largest_difference_{name}": float((table[0] - table[1]).abs().max())
@@ -137,7 +139,7 @@ def pair(text: str | None, model: str, head: int, seed: int) -> Drawing:
     with Board(words_pair(numbers), (1, 1, 0.72), details, limits=limits) as board:
         board.lines(numbers["sentences"])
         for panel, name in enumerate((next(iter(scores)), "rotary")):
-            _draw_scores(board, panel, name, scores[name][:, head], shared.words)
+            _draw_scores(board, panel, name, scores[name][:, head], words)
         _draw_differences(board, numbers)
         return board.drawing(**numbers)
 
@@ -166,8 +168,8 @@ def words_pair(numbers: Mapping[str, Any]) -> Words:
         else f"In each cell the score in the first sentence, below it in the second: head "
         f"{numbers['head']} with {first} has the same scores in both."
     )
-    if numbers["run"] > len(words):
-        caption += f" Drawn: the first {len(words)} of {numbers['run']} shared words."
+    if numbers["run"] > MOST:
+        caption += f" Drawn: the first {MOST} of {numbers['run']} shared words."
     caption += "".join(f" {remark}" for remark in numbers["remarks"])
     return Words(title, caption)
 
@@ -202,11 +204,13 @@ def fresh_scores(shared: Shared, scheme: str, seed: int) -> Tensor:
     return _scores(model, rows, positions)
 
 
-def model_scores(shared: Shared, name: str) -> tuple[Tensor, list[str]]:
-    """The scores of a model's first encoder layer, as `fresh_scores`; a word is its first token.
+def model_scores(shared: Shared, name: str) -> tuple[Tensor, list[int], list[str]]:
+    """The scores of a model's first encoder layer, where a word is its first token.
 
     Returns:
-        The scores, and remarks: words that it does not know, or reads as other tokens elsewhere.
+        The scores, as those of `fresh_scores`, of the shared words that begin with the same token
+        in both sentences; the indices of these words; and remarks on the others, and on words that
+        the model does not know.
 
     Raises:
         InputError: If the model has no encoder that attends.
@@ -226,10 +230,15 @@ def model_scores(shared: Shared, name: str) -> tuple[Tensor, list[str]]:
         rows.append(ids)
         positions.append([lead + before[start + n] for n in range(shared.count)])
     first_tokens = [[row[at] for at in where] for row, where in zip(rows, positions, strict=True)]
-    other = [w for w, one, two in zip(shared.words, *first_tokens, strict=True) if one != two]
+    same = [index for index, (a, b) in enumerate(zip(*first_tokens, strict=True)) if a == b]
+    if len(same) < 2:
+        got = f"{len(same)} shared word{'s' * (len(same) != 1)} with the same token in both"
+        raise InputError(f"--text in {name}", got=got, expected="two or more")
+    other = [word for index, word in enumerate(shared.words) if index not in same]
     remarks = [f"Unknown to {name}: {', '.join(unknown)}."] if unknown else []
-    remarks += [f"Other tokens in the second sentence: {', '.join(other)}."] if other else []
-    return _scores(pipeline.model, rows, positions), remarks
+    remarks += [f"Left out, another token there: {', '.join(other)}."] if other else []
+    table = _scores(pipeline.model, rows, [[where[index] for index in same] for where in positions])
+    return table, same, remarks
 
 
 def _scores(model: Any, rows: list[list[int]], positions: Sequence[Sequence[int]]) -> Tensor:

@@ -306,8 +306,9 @@ def shift(by: int, dim: int) -> Drawing:
     )
     with Board(words_shift(numbers), (1, 1, 1), details, limits=COMPUTED) as board:
         names = [str(feature) for feature in range(dim)]
+        shown = matrix.where(matrix.abs() >= 0.05, 0.0)  # else −0.0 would be written
         board.matrix(
-            0, f"M for a shift of {by}", matrix, signed_scale(1.0), (names, names),
+            0, f"M for a shift of {by}", shown, signed_scale(1.0), (names, names),
             ("PE(i+k)", "PE(i)"), ".1f",
         )  # fmt: skip
         axes = board.chart(1, "PE(i)·PE(i+k)", "distance k", "")
