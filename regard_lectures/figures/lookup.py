@@ -8,28 +8,40 @@ attention or everywhere, and the translations and the loss are compared with tho
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard import Pipeline, load
 from regard.data import Pair, grammar, load_pairs, split_files
-from regard.draw import BLUE, ORANGE, positive_scale
-from regard.explain import AttentionMap, Board, Drawing, Look, in_words, look_of
+from regard.draw import BLUE, ORANGE, WIDTH, positive_scale, wrap
+from regard.draw import TEXT as TEXT_HEIGHT
+from regard.explain import AttentionMap, Board, Drawing, Look, Numbers, Words, in_words, look_of
 from regard.layers import Edit, Tap, split_head
 from regard.models import evaluating
+from regard_lectures.limits import model_line
+from regard_lectures.map_labels import map_labels
+from regard_lectures.tries import listed
 
-TEXT = "The old woman gave the small child a red apple."
+TEXT = "The old woman gave the child a red apple."
 KINDS = {
     "encoder": "encoder.*.self",
     "decoder": "decoder.*.self",
     "cross": "decoder.*.cross",
 }
 """The kinds of attention, each with the pattern of its layers' names."""
+MOST_WORDS = 10
+"""The most queries and keys of the maps."""
+DOUBT = 0.05
+"""The p-value from which on a difference may be chance."""
+MARGIN = 24
+"""Pixels on either side of the lines above the maps."""
 
 
 def nearest(weights: Tensor) -> Tensor:
@@ -63,10 +75,15 @@ def look_up(layers: str, head: int | None = None) -> Edit:
 class Score:
     """How a translator does on held-out pairs."""
 
-    exact: float
-    """The percentage of translations that equal the reference."""
+    right: list[bool]
+    """For each pair, whether the translation equals the reference."""
     loss: float
     """The mean cross-entropy of the reference's tokens."""
+
+    @property
+    def exact(self) -> float:
+        """The percentage of translations that equal the reference."""
+        return 100 * sum(self.right) / len(self.right)
 
 
 @dataclass(frozen=True)
@@ -122,7 +139,7 @@ def lookup(text: str | None, model: str, head: str, data: str, pairs: int) -> Dr
         bool(head),
     )
     origin = f"pairs of {data}" if data else "sentences of the grammar with new combinations"
-    return _draw(model, shown, scores, len(held_out), origin)
+    return _draw(pipeline, shown, scores, origin)
 
 
 def _sites(pipeline: Pipeline, layers: str) -> bool:
@@ -187,52 +204,128 @@ def _score(pipeline: Pipeline, pairs: Sequence[Pair], edits: Sequence[Edit]) -> 
     with evaluating(pipeline.model):
         logits = pipeline.model(*batch.sides, Tap(edits=edits))
     loss = F.cross_entropy(logits, batch.targets.ids)
-    return Score(100 * sum(right) / len(right), float(loss))
+    return Score(right, float(loss))
 
 
-def _draw(model: str, shown: Shown, scores: dict[str, Score], count: int, origin: str) -> Drawing:
-    soft, hard, alone = scores["softmax"], scores["all heads"], scores["one head"]
-    number = split_head(shown.head)[1]
-    tables = [torch.as_tensor(site_map.weights[number]) for site_map in shown.maps]
+def numbers_of(shown: Shown, scores: dict[str, Score]) -> Numbers:
+    """What the picture shows and its words say."""
+    number, soft = split_head(shown.head)[1], scores["softmax"].right
+    return {
+        "head": shown.head,
+        "translations": list(shown.targets),
+        "weights_softmax": shown.maps[0].weights[number].tolist(),
+        "weights_nearest": shown.maps[1].weights[number].tolist(),
+        "words": max(len(shown.maps[0].queries), len(shown.maps[0].keys)),
+        "largest": shown.largest,
+        "pairs": len(soft),
+        "sets": list(scores),
+        "exact": [score.exact for score in scores.values()],
+        "loss": [score.loss for score in scores.values()],
+        "gained": [
+            sum(now and not before for now, before in zip(score.right, soft, strict=True))
+            for score in scores.values()
+        ],
+        "lost": [
+            sum(before and not now for now, before in zip(score.right, soft, strict=True))
+            for score in scores.values()
+        ],
+    }
+
+
+def sign_test(gained: int, lost: int) -> float:
+    """How often chance alone makes so uneven a split: the p-value of a two-sided sign test.
+
+    Example:
+        >>> sign_test(2, 0), round(sign_test(1, 9), 3)
+        (0.5, 0.021)
+    """
+    count, fewer = gained + lost, min(gained, lost)
+    tail = sum(math.comb(count, hits) for hits in range(fewer + 1)) / 2**count
+    return float(min(1.0, 2 * tail))
+
+
+def verdict(numbers: Numbers, name: str) -> str:
+    """Whether a look-up is better or worse than the softmax, or the pairs cannot tell."""
+    index = numbers["sets"].index(name)
+    gained, lost = numbers["gained"][index], numbers["lost"][index]
+    if sign_test(gained, lost) >= DOUBT:
+        return "cannot tell"
+    return "better" if gained > lost else "worse"
+
+
+def words_lookup(numbers: Numbers) -> Words:
+    """What is lost, or not, if heads take the value of the nearest key alone."""
+    exact = dict(zip(numbers["sets"], numbers["exact"], strict=True))
+    count, said = numbers["pairs"], verdict(numbers, "all heads")
+    soft, hard = f"{exact['softmax']:.0f}%", f"{exact['all heads']:.0f}%"
+    if said == "worse":
+        title = f"Attention is no search: by the nearest key alone {hard} are right, not {soft}"
+    elif said == "better":
+        title = f"Here a search for the nearest key does better than attention: {hard}, not {soft}"
+    else:
+        title = f"By the nearest key alone {hard} are right, not {soft}: {count} texts cannot tell"
+        title = title.replace(", not ", ", by softmax ")
+    groups = {
+        "worse": "Worse than the softmax",
+        "better": "better than it",
+        "cannot tell": f"too close to tell from {count} texts",
+    }
+    parts = []
+    for judgement, phrase in groups.items():
+        names = [name for name in numbers["sets"][1:] if verdict(numbers, name) == judgement]
+        if names:
+            named = listed([f"{name} ({exact[name]:.0f}%)" for name in names])
+            parts.append(f"{phrase}: {named}")
+    caption = "; ".join(parts) + f". Softmax: {soft}."
+    first, second = numbers["translations"]
+    same = "stays" if first == second else "changes"
+    shown = f" Maps: the first {MOST_WORDS} words." if numbers["words"] > MOST_WORDS else ""
+    return Words(title, f"{caption[0].upper()}{caption[1:]} The translation {same}.{shown}")
+
+
+def _draw(pipeline: Pipeline, shown: Shown, scores: dict[str, Score], origin: str) -> Drawing:
+    numbers = numbers_of(shown, scores)
+    count = numbers["pairs"]
     why = "" if shown.named else ", the head whose output changes most"
-    caption = (
-        "Attention is a weighted mean. If every head takes only the value of its nearest key, "
-        f"{hard.exact:.0f}% of {count} translations are right instead of {soft.exact:.0f}%."
+    losses = ", ".join(
+        f"{name} {loss:.3f}" for name, loss in zip(numbers["sets"], numbers["loss"], strict=True)
     )
     details = (
-        f"{model}. Nearest: the key with the largest q·k; its weight becomes 1, all others 0. "
+        "Nearest: the key with the largest q·k; its weight becomes 1, all others 0. "
         f"Maps: {in_words(shown.head)}{why}. Bars: the share of {count} translations that equal "
         f"the reference ({origin}, decoded greedily), with a look-up in that head alone, in all "
-        "heads of a kind of attention, in all heads of the model. Loss by token: "
-        f"{soft.loss:.3f} with softmax, {alone.loss:.3f} with one head changed, {hard.loss:.3f} "
-        f"with all. The largest weight of a query is {shown.largest:.2f} on average over the heads "
-        "of this sentence: where it is near 1, a look-up does the same as the softmax."
+        "heads of a kind of attention, in all heads of the model. Better and worse: by a sign test "
+        f"on the texts that are right with one and wrong with the other, p < {DOUBT:g}. Loss by "
+        f"token: {losses}. The largest weight of a query is {shown.largest:.2f} on average over "
+        "the heads of this sentence: where it is near 1, a look-up does the same as the softmax."
     )
-    with Board(caption, (1.1, 1.1, 0.75), details) as board:
-        board.lines([f"softmax: {shown.targets[0]}", f"nearest key: {shown.targets[1]}"])
-        queries, keys = list(shown.maps[0].queries), list(shown.maps[0].keys)
-        sides = ("query", "key")
-        for panel, (heading, table) in enumerate(
-            zip(("softmax", "the nearest key alone"), tables, strict=True)
-        ):
-            board.matrix(panel, heading, table, positive_scale(), (queries, keys), sides)
-        axes = board.chart(2, "translations right, %", ticks=10)
-        bars = [score.exact for score in scores.values()]
-        colours = [BLUE] + [ORANGE] * (len(bars) - 1)
-        axes.barh(range(len(bars)), bars, 0.5, color=colours)
-        for row, (name, score) in enumerate(scores.items()):
-            said = name if row == 0 else f"look-up: {name}"
-            axes.write((0, row - 0.3), f"{said}: {score.exact:.0f}", va="bottom")
-        axes.set(xlim=(0, 104), ylim=(len(bars) - 0.5, -0.8))
-        axes.set_yticks([])
-        axes.grid(visible=False, axis="y")
-        return board.drawing(
-            head=shown.head,
-            translations=list(shown.targets),
-            weights_softmax=tables[0].tolist(),
-            weights_nearest=tables[1].tolist(),
-            pairs=count,
-            sets=list(scores),
-            exact=[score.exact for score in scores.values()],
-            loss=[score.loss for score in scores.values()],
+    limits = model_line(pipeline)
+    with Board(words_lookup(numbers), (1.15, 1.15, 0.75), details, limits=limits) as board:
+        written = (
+            f"softmax: {shown.targets[0]}",
+            f"nearest key: {shown.targets[1]}",
+            f"maps: {in_words(shown.head)}; layers and heads count from 0",
         )
+        width = WIDTH - 2 * MARGIN
+        board.lines([line for text in written for line in wrap(text, width, TEXT_HEIGHT)])
+        sides = shown.maps[0].queries, shown.maps[0].keys
+        queries, keys = (map_labels(side[:MOST_WORDS], 100) for side in sides)
+        headings = {"softmax": "softmax", "nearest": "the nearest key alone"}
+        for panel, (name, heading) in enumerate(headings.items()):
+            table = np.array(numbers[f"weights_{name}"])[:MOST_WORDS, :MOST_WORDS]
+            board.matrix(panel, heading, table, positive_scale(), (queries, keys), ("query", "key"))
+        _draw_bars(board, numbers)
+        return board.drawing(**numbers)
+
+
+def _draw_bars(board: Board, numbers: Numbers) -> None:
+    """Draw the share of right translations for the softmax and each look-up."""
+    axes = board.chart(2, "translations right, %", ticks=10)
+    bars = numbers["exact"]
+    axes.barh(range(len(bars)), bars, 0.5, color=[BLUE] + [ORANGE] * (len(bars) - 1))
+    for row, (name, share) in enumerate(zip(numbers["sets"], bars, strict=True)):
+        said = name if row == 0 else f"look-up: {name}"
+        axes.write((0, row - 0.3), f"{said}: {share:.0f}", va="bottom")
+    axes.set(xlim=(0, 104), ylim=(len(bars) - 0.5, -0.8))
+    axes.set_yticks([])
+    axes.grid(visible=False, axis="y")

@@ -558,8 +558,8 @@ def test_what_is_not_there_is_refused_with_what_is():
         show("animal", text="The zebra sleeps because it is tired.")
     with pytest.raises(InputError, match="got no “it”, expected a sentence with “it”"):
         show("animal", text="The dog sleeps.")
-    with pytest.raises(InputError, match="pairs of adjective and noun"):
-        show("bilinear", text="a lonely word")
+    with pytest.raises(InputError, match="got 'lonely', expected 2 words or more"):
+        show("bilinear", text="lonely")
     with pytest.raises(InputError, match="2 words or more, two of them different"):
         show("order", text="alone")
     with pytest.raises(InputError, match="dim: got 9, expected an even number"):
@@ -644,8 +644,8 @@ def test_the_ledger_and_the_atlas_name_the_same_figures():
 
 def test_every_figure_that_uses_a_model_takes_it_by_one_name(caplog):
     for name in (
-        "onehot", "analogies", "animal", "gallery", "layers", "lookup", "meanings", "pair",
-        "question", "steps",
+        "onehot", "analogies", "animal", "gallery", "hard", "layers", "lookup", "meanings", "pair",
+        "question", "scores", "steps",
     ):  # fmt: skip
         assert "model" in FIGURES[name].options, name
     assert not any("place" in figure.options for figure in FIGURES.values())
