@@ -283,7 +283,7 @@ def draw_translator(measured: dict[str, Any], seed: int) -> Drawing:
         values = [lost[index] for index in chosen]
         rounded = [round(value, 2) + 0.0 for value in values]  # + 0.0: no -0.00
         said = [
-            f"{value:.2f} ({failed[index]:.0f}%)".replace("-", "−")
+            f"{value:.2f} ({failed[index]:.1f}%)".replace("-", "−")
             for value, index in zip(rounded, chosen, strict=True)
         ]
         axes = board.chart(2, "without the head", "", "log-odds lost (wrong)", ticks=48)
@@ -349,6 +349,6 @@ def draw_bars(
     axes.barh(range(len(values)), values, 0.65, color=colours)
     for row, (value, text) in enumerate(zip(values, said, strict=True)):
         axes.write((max(value, 0) + 0.02 * (high - low), row), text, va="center")
-    axes.set(xlim=(1.1 * low, high + 0.6 * (high - low or 1)), ylim=(len(values) - 0.4, -0.6))
+    axes.set(xlim=(1.1 * low, high + 0.8 * (high - low or 1)), ylim=(len(values) - 0.4, -0.6))
     axes.set_yticks(range(len(names)), names)
     axes.grid(visible=False, axis="y")

@@ -38,10 +38,8 @@ TEXT = "merci = thanks"
 RATE, BATCH_TOKENS, MOST_TOKENS = 5e-3, 512, 30
 SHOWN, MOST_BARS = 7, 9
 """The number of words whose probabilities are drawn, and of tokens whose losses are."""
-CLOSE = 0.2
-"""The KL divergence below which a distribution is close to its target."""
-NEARER = 0.1
-"""KL divergences that differ by less are taken as equal."""
+CLOSE, NEARER = 0.2, 0.1
+"""A KL divergence below CLOSE is close to the target; differences below NEARER count as none."""
 LONGEST = 44
 """The most characters of the source in the caption."""
 
@@ -94,11 +92,9 @@ def measure(
             for run in range(tries)
         ]
     numbers = runs[0]
-    right = numbers["right"]
     for when in ("before", "after"):
-        numbers[f"probability_{when}"] = [run[when][right] for run in runs]
-        key = f"kl_smoothed_{when}"
-        numbers[f"{key}_of_all"] = [run[key] for run in runs]
+        numbers[f"probability_{when}"] = [run[when][run["right"]] for run in runs]
+        numbers[f"kl_smoothed_{when}_of_all"] = [run[f"kl_smoothed_{when}"] for run in runs]
     return {**numbers, "phrases": len(pairs), "is_new": is_new, "steps": steps, "word": word}
 
 
@@ -318,8 +314,7 @@ def loss(
         f"smoothed target has the entropy {entropy:.3f}; cross-entropy "
         f"{numbers['cross_entropy_smoothed_before']:.3f} and KL {numbers['kl_smoothed_before']:.3f}"
         f" before, {numbers['cross_entropy_smoothed_after']:.3f} and "
-        f"{numbers['kl_smoothed_after']:.3f} after: the loss of training ends near this entropy, "
-        "not near 0."
+        f"{numbers['kl_smoothed_after']:.3f} after. Training cannot get below this entropy."
     )
     added = ", yours among them" if numbers["is_new"] else ""
     limits = (
@@ -401,6 +396,5 @@ def _draw_curve(axes: Chart, curve: list[float], entropy: float) -> None:
     axes.axhline(entropy, color=MUTED, linewidth=1.6, linestyle=":")
     top = max(curve) * 1.05
     axes.set_ylim(0, top)
-    if math.isfinite(entropy):
-        axes.write((len(curve), entropy - 0.02 * top), "target’s entropy", ha="right",
-                   va="top", color=MUTED)  # fmt: skip
+    axes.write((len(curve), entropy - 0.02 * top), "target’s entropy", ha="right", va="top",
+               color=MUTED)  # fmt: skip
