@@ -316,6 +316,9 @@ class ScenesData(ImageData):
     unseen: int = Field(default=0, ge=0, le=30)
     """How many of the 42 kinds, a colour and a shape, no training or validation scene has; each
     test scene has at least one of them."""
+    unseen_pairs: float = Field(default=0.0, ge=0, le=0.5)
+    """The share of the pairs of kinds that stand together in test scenes alone; each test scene has
+    at least one such pair."""
     normalise: Literal["data", "half"] = "half"
     seed: int = 0
 

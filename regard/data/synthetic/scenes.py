@@ -13,6 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
@@ -191,17 +193,46 @@ def unseen_kinds(count: int) -> list[int]:
     return diagonal[:count]
 
 
-def _kinds(random: np.random.Generator, part: int, count: int, unseen: int) -> list[int]:
-    """The kinds of a scene's objects, no two alike; in a test scene the first are of the unseen."""
-    kinds = random.permutation(len(COLOURS) * len(SHAPES)).tolist()
-    if unseen:
-        hidden = set(unseen_kinds(unseen))
-        if part == PARTS["test"]:
-            kinds.sort(key=lambda kind: kind not in hidden)
-            first = kinds[:1] + random.permutation(kinds[1:]).tolist()[: count - 1]
-            return [int(kind) for kind in random.permutation(first)]
+def is_unseen_pair(first: int, second: int, share: float) -> bool:
+    """Whether two kinds stand together in test scenes alone; so do about this share of all pairs.
+
+    Example:
+        >>> pairs = [(a, b) for a in range(42) for b in range(a)]
+        >>> sum(is_unseen_pair(a, b, 0.2) for a, b in pairs) / len(pairs)
+        0.20557491289198607
+    """
+    low, high = sorted((first, second))
+    return zlib.crc32(f"{low} {high}".encode()) < share * 2**32
+
+
+def _kinds(
+    random: np.random.Generator, part: int, count: int, unseen: int, unseen_pairs: float
+) -> list[int]:
+    """The kinds of a scene's objects, no two alike.
+
+    A test scene has one of the `unseen` kinds, and a pair of kinds that only test scenes have; other
+    scenes have none of them.
+    """
+    kinds = [int(kind) for kind in random.permutation(len(COLOURS) * len(SHAPES))]
+    if not (unseen or unseen_pairs):
+        return kinds[:count]
+    hidden, is_test = set(unseen_kinds(unseen)), part == PARTS["test"]
+    if is_test:
+        kinds.sort(key=lambda kind: kind not in hidden)
+    else:
         kinds = [kind for kind in kinds if kind not in hidden]
-    return [int(kind) for kind in kinds[:count]]
+    chosen = kinds[:1]
+    if is_test and unseen_pairs:
+        kinds[1:] = sorted(
+            kinds[1:], key=lambda kind: not is_unseen_pair(chosen[0], kind, unseen_pairs)
+        )
+        chosen = kinds[:2]
+    others = random.permutation(kinds[len(chosen) :]).tolist() if is_test else kinds[1:]
+    for kind in others:
+        fits = not any(is_unseen_pair(kind, other, unseen_pairs) for other in chosen)
+        if len(chosen) < count and (is_test or fits):
+            chosen.append(kind)
+    return [int(kind) for kind in random.permutation(chosen)]
 
 
 def make_scene(
@@ -213,6 +244,7 @@ def make_scene(
     *,
     style: str = "plain",
     unseen: int = 0,
+    unseen_pairs: float = 0.0,
 ) -> Scene:
     """Make one scene: a pure function of its arguments.
 
@@ -224,14 +256,18 @@ def make_scene(
         least: The fewest objects.
         style: `plain`, or `varied`: the same scene as other programs would draw it.
         unseen: How many kinds (colour and shape) only test scenes have; each has one or more.
+        unseen_pairs: The share of the pairs of kinds that stand together in test scenes alone; each
+            test scene has one or more.
 
     Example:
         >>> make_scene(0, 0, 7).caption == make_scene(0, 0, 7).caption
         True
     """
     random = generator(seed, part, number)
-    count = int(random.integers(least, most + 1))
-    kinds = _kinds(random, part, count, unseen)
+    if unseen_pairs and part == PARTS["test"]:
+        least = max(2, least)
+    count = int(random.integers(least, max(least, most) + 1))
+    kinds = _kinds(random, part, count, unseen, unseen_pairs)
     sizes = sorted(random.permutation(len(SIZES))[:count].tolist(), reverse=True)
     light = int(random.integers(208, 248))
     red, green, blue = (light + random.integers(-8, 9, 3)).tolist()
@@ -312,6 +348,37 @@ def _turned(corners: Sequence[tuple[float, float]], turn: float) -> list[tuple[f
     return [(cosine * x - sine * y, sine * x + cosine * y) for x, y in corners]
 
 
+CAPTION = re.compile(r"a (?P<size>\w+) (?P<colour>\w+) (?P<shape>\w+)")
+
+
+def false_statements(scene: Scene, caption: str) -> list[str]:
+    """What a caption says that is not true of a scene, and the objects that it does not name.
+
+    A statement is true if the scene's own caption could say it: an object by size, colour and
+    shape, and where the first one is, seen from another.
+
+    Example:
+        >>> scene = make_scene(0, 2, 3)
+        >>> false_statements(scene, scene.caption)
+        []
+        >>> false_statements(scene, "a large pink cow")[0]
+        'a large pink cow'
+    """
+    words = {thing.words: thing for thing in scene.objects}
+    phrases = [match.group() for match in CAPTION.finditer(caption)]
+    wrong = [phrase for phrase in phrases if phrase not in words]
+    wrong += [thing.words for thing in scene.objects if phrases.count(thing.words) != 1]
+    between = CAPTION.split(caption)[4::4]  # what stands after each object
+    if wrong or not phrases or len(between) != len(phrases):
+        return wrong or [caption]
+    first, relations = words[phrases[0]], {words: name for name, words in RELATIONS.items()}
+    for phrase, said in zip(phrases[1:], between, strict=False):
+        relation = relations.get(said.strip().removeprefix("and ").strip())
+        if relation != _relation(first, words[phrase]):
+            wrong.append(f"{first.words}{said}{phrase}")
+    return wrong + ([caption] if between[-1].strip() else [])
+
+
 def _paint_thing(image: Image.Image, thing: Thing, fill: Any, ground: Any) -> None:
     """Draw one object into an image of any size."""
     side, draw = image.width, ImageDraw.Draw(image)
@@ -362,6 +429,7 @@ def scenes_of(data: ScenesData, split: str) -> Iterator[Scene]:
     least = 2 if data.label == "relation" else 1
     most = max(least, data.objects)
     changes: dict[str, Any] = {"style": data.style, "unseen": data.unseen}
+    changes["unseen_pairs"] = data.unseen_pairs
     return (
         make_scene(data.seed, PARTS[split], number, most, least, **changes)
         for number in range(count)

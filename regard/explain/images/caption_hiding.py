@@ -71,11 +71,10 @@ def hide_by_words(
         hidden_images(captioned.values, weights, hiding, number)
         for number, weights in enumerate(maps)
     ]
-    shares = torch.cat(
-        [captioned.shares(part) for part in torch.cat(changed).split(IMAGES_AT_ONCE)]
-    )
+    parts = torch.split(torch.cat(changed), IMAGES_AT_ONCE)
+    shares = torch.cat([captioned.shares(part) for part in parts])
     tests = []
-    for number, rows in enumerate(shares.split([*map(len, changed)])):
+    for number, rows in enumerate(torch.split(shares, [*map(len, changed)])):
         before, most, least, *random = rows[:, number].tolist()
         size = maps[number].size
         tests.append(
