@@ -210,8 +210,8 @@ def _kinds(
 ) -> list[int]:
     """The kinds of a scene's objects, no two alike.
 
-    A test scene has one of the `unseen` kinds, and a pair of kinds that only test scenes have; other
-    scenes have none of them.
+    A test scene has one of the `unseen` kinds, and a pair of kinds that only test scenes have; the
+    other scenes have none of them.
     """
     kinds = [int(kind) for kind in random.permutation(len(COLOURS) * len(SHAPES))]
     if not (unseen or unseen_pairs):
