@@ -603,45 +603,6 @@ def test_the_atlas_is_listed_without_torch_or_matplotlib():
         assert f"{name} " in listing()
 
 
-def rows_of_the_ledger() -> dict[str, list[str]]:
-    """Row number -> the cells after it."""
-    lines = (ROOT / "docs/lectures.md").read_text().splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "|" in line]
-    return {row[0]: row[1:] for row in cells if re.fullmatch(r"\d+\.\d+[a-z]?", row[0])}
-
-
-def test_every_row_of_the_ledger_says_where_it_stands():
-    rows = rows_of_the_ledger()
-    parts = {number.split(".")[0] for number in rows}
-    assert parts == {str(part) for part in range(1, 10)}
-    for number, cells in rows.items():
-        assert len(cells) == 6, number
-        _, slide, command, test, _, status = cells
-        assert slide.startswith("D"), number
-        assert status in ("works", "in part", "planned"), number
-        assert bool(test) == (status != "planned"), number
-        assert not (command and status == "planned"), number
-
-
-def test_every_test_that_the_ledger_names_exists():
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "docs/lectures.md").read_text())
-    assert len(named) > 20
-    for file, function in named:
-        assert re.search(rf"^def {function}\(", (ROOT / file).read_text(), re.M), function
-
-
-def test_the_ledger_and_the_atlas_name_the_same_figures():
-    rows = rows_of_the_ledger()
-    commands = re.findall(r"`regard show ([a-z]+)([^`]*)`", (ROOT / "docs/lectures.md").read_text())
-    for name, settings in commands:
-        assert parse_options(name, settings.split()) is not None
-    drawn = {name for cells in rows.values() for name in cells[4].split(", ") if name}
-    assert drawn >= set(FIGURES)
-    for name, figure in FIGURES.items():
-        for number in figure.lectures:
-            assert name in rows[number][4].split(", "), (name, number)
-
-
 def test_every_figure_that_uses_a_model_takes_it_by_one_name(caplog):
     for name in (
         "onehot", "analogies", "animal", "gallery", "hard", "layers", "lookup", "meanings", "pair",
