@@ -680,7 +680,7 @@ _FIGURES = {
         text="a text that the model can read",
         own="--text: a text; model=: a Transformer of texts; part=, layer=: any of its layers",
         options={
-            "model": Option("tiny/translate", "a model's folder or name"),
+            "model": Option("small/translate", "a model's folder or name"),
             "part": Option("encoder", "which stack", choices=("encoder", "decoder")),
             "layer": Option(0, "which layer, from 0", low=0),
         },

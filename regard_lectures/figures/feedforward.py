@@ -214,7 +214,7 @@ def effect_of(numbers: Numbers) -> str:
     """What taking the layer away does to the output, in words."""
     change, share = numbers["change"], numbers["share_left"]
     if numbers["output_without"] != numbers["output"]:
-        return "without the layer the model writes something else"
+        return "without the layer the output is another"
     if SPARED < share < 2 - SPARED:
         return "the output hardly changes without the layer"
     if abs(change) < numbers["margin"]:

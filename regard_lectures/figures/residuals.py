@@ -92,9 +92,9 @@ def words_residuals(numbers: Numbers) -> Words:
     )
     better = (
         "err less than"
-        if max(residual) < min(plain)
+        if 1.25 * max(residual) < min(plain)
         else "err more than"
-        if min(residual) > max(plain)
+        if min(residual) > 1.25 * max(plain)
         else "do not clearly differ from"
     )
     caption = (

@@ -293,8 +293,9 @@ def words_road(numbers: Numbers) -> Words:
     count = numbers["heads"]
     several = f"{count} heads" if count > 1 else "one head"
     freed = [share for shares in one for share in shares]
-    more = "more" if min(freed) > max(gates) else "not surely more"
-    best = "more still" if min(heads) > max(freed) else "not surely more than one"
+    noise = 200 * (0.5 / (2 * UNSEEN)) ** 0.5  # two standard errors of a difference of two shares
+    more = "more" if min(freed) > max(gates) + noise else "not surely more"
+    best = "more still" if min(heads) > max(freed) + noise else "not surely more than one"
     both = min(heads) >= BOTH
     title = f"Free weights find {more} digits than gates; {several} {best}"
     if more == "more" and both:

@@ -70,6 +70,8 @@ def test_a_question_is_answered_once_the_weights_are_free():
     assert min(heads) > 95
     assert "free weights more, 2 heads all" in drawing.title
     assert "at once in step 2, 3 and 4" in drawing.caption
+    near = {**numbers, "right": [[54.0, 55.0], *freed, heads]}  # within the noise of the free ones
+    assert "not surely more digits than gates" in road.words_road(near).title
     assert numbers["words_needed"] == [7, 7, 1, 1, 1]
     assert numbers["growth"][0] <= 1 < min(numbers["growth"][1:])
     assert numbers["error"][0] < 1e-6
