@@ -26,7 +26,7 @@ class TableRow:
     Attributes:
         name: The name in the table.
         plan: The name for `regard plan`.
-        parameters: The published number of parameters.
+        parameters: The published number of parameters; None: not published.
         data: The size of the training text.
         chips: The number of chips.
         chip: The kind of chip; V100 if it was not published.
@@ -37,7 +37,7 @@ class TableRow:
 
     name: str
     plan: str
-    parameters: float
+    parameters: float | None
     data: str = ""
     chips: int = 0
     chip: str = "V100"
@@ -73,21 +73,23 @@ PUBLISHED_MODELS = (
 )  # fmt: skip
 
 
-def compute_sizes(price: float = 1.0, share: float = 0.3) -> dict[str, list[Any]]:
+def compute_sizes(price: float = 1.0, share: float = 0.3, own: str = "") -> dict[str, list[Any]]:
     """The columns of the table by name, one value per row; None where nothing can be computed.
 
     Args:
         price: Dollars per hour of a chip.
         share: The share of its peak that a chip reaches in training.
+        own: Another model, as `regard plan` takes it, for a row at the end.
     """
-    rows = [_compute_row(row, price, share) for row in PUBLISHED_MODELS]
+    models = (*PUBLISHED_MODELS, TableRow(own, own, None)) if own else PUBLISHED_MODELS
+    rows = [_compute_row(row, price, share) for row in models]
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def _compute_row(row: TableRow, price: float, share: float) -> dict[str, Any]:
     """The published and computed values of one row, by the name of their column."""
     plan = _cached_plan(row.plan, row.tokens)
-    model: Any = plan.recipe.model  # a Transformer, each of them
+    model: Any = plan.recipe.model
     flops = plan.training_flops
     layers = plan.layers
     parameters = plan.total
@@ -97,8 +99,8 @@ def _compute_row(row: TableRow, price: float, share: float) -> dict[str, Any]:
         "models": row.name,
         "plans": row.plan,
         "layers": layers,
-        "dim": model.dim,
-        "heads": model.heads,
+        "dim": model.last.dim,
+        "heads": getattr(model, "heads", None),
         "parameters_published": row.parameters,
         "parameters_computed": parameters,
         "training_bytes": 16 * parameters,  # weights, gradients, two moments: 4 bytes each
@@ -125,9 +127,12 @@ def _cached_plan(name: str, tokens: float | None) -> Plan:
 
 SIZE_COLUMNS = (
     "model",
-    "layers/dim/heads",
+    "layers",
+    "width",
+    "heads",
     "published params",
     "computed params",
+    "data",
     "computed memory",
     "computed FLOPs",
     "chips",
@@ -151,9 +156,12 @@ def format_sizes(columns: dict[str, list[Any]]) -> list[tuple[str, ...]]:
         rows.append(
             (
                 row["models"],
-                f"{row['layers']}/{row['dim']}/{row['heads']}",
+                str(row["layers"]),
+                str(row["dim"]),
+                str(row["heads"] or ""),
                 _short(row["parameters_published"]),
                 _short(row["parameters_computed"]),
+                row["data"] or "",
                 f"{_short(row['training_bytes'], 'G')}B",
                 f"{row['flops_computed']:.1e}".replace("e+", "e"),
                 chips,
@@ -178,8 +186,10 @@ def table(price: float = 1.0, share: float = 0.3) -> str:
     return "\n".join([*lines, "", assumptions, *notes])
 
 
-def _short(number: float, billion: str = "B") -> str:
-    """A number with three digits and a unit: 63082496 -> `63.1M`, 1.75e11 -> `175B`."""
+def _short(number: float | None, billion: str = "B") -> str:
+    """A number with three digits and a unit: 63082496 -> `63.1M`; nothing for None."""
+    if number is None:
+        return ""
     for size, unit in ((1e12, "T"), (1e9, billion), (1e6, "M")):
         if number >= 0.9995 * size:
             return f"{number / size:.3g}{unit}"

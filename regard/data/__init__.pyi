@@ -10,6 +10,7 @@ from regard.data.text.corruption import Masking as Masking
 from regard.data.text.corruption import Symbols as Symbols
 from regard.data.text.files import load_pairs as load_pairs
 from regard.data.text.files import split_files as split_files
+from regard.data.text.labelled import read_labelled as read_labelled
 from regard.data.text.packing import Packed as Packed
 from regard.data.text.pairs import Pair as Pair
 from regard.data.text.pairs import Splits as Splits

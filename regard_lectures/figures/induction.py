@@ -16,17 +16,27 @@ from dataclasses import asdict, dataclass, field
 from itertools import combinations, islice
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from regard.draw import BLUE, GREEN, LINE_STYLES, MUTED, ORANGE, TEXT, Chart, points, positive_scale
+from regard.draw import positive_scale
 from regard.errors import InputError
-from regard.explain import Board, Drawing, Numbers
+from regard.explain import Board, Drawing, Numbers, Words
 from regard.inputs import Ragged
 from regard.layers import Tap, knock_out
 from regard.models import Decoder, GPTConfig
 from regard_lectures.figures.descent import Descent, next_token_loss, warming
+from regard_lectures.figures.induction_panels import (
+    FOUND,
+    ROLES,
+    SHORT_ROLES,
+    draw_bars,
+    draw_losses,
+    draw_scores,
+)
 from regard_lectures.progress import OnStep, training_progress
+from regard_lectures.tries import how_often, listed, span, trainings
 
 VOCAB, LENGTH, BATCH = 64, 64, 32
 PERIODS = (16, 48)
@@ -37,8 +47,8 @@ UNSEEN = 64
 """The number of held-out texts."""
 MEASURES = 100
 """The minimum number of measurements during a training."""
-FOUND = 0.3
-"""A head has a role if its mean weight on the token of that role is at least this."""
+LEARNED = 0.2
+"""A loss below this share of a guess counts as learned."""
 DRAWS = 20
 """The largest number of sets of other heads that are knocked out."""
 
@@ -133,7 +143,7 @@ class Course:
 
     def falls(self, guess: float) -> tuple[int, int] | None:
         """The last step with a loss above 70% of a guess, and the first below 20%; None if none."""
-        low = next((i for i, loss in enumerate(self.losses) if loss < 0.2 * guess), None)
+        low = next((i for i, loss in enumerate(self.losses) if loss < LEARNED * guess), None)
         if low is None:
             return None
         high = max(i for i in range(low) if self.losses[i] > 0.7 * guess)
@@ -209,8 +219,13 @@ def find(model: Decoder, measure: Measure) -> KnockOuts:
     )
 
 
-def measure(steps: int, dim: int, heads: int, seed: int) -> dict[str, Any]:
-    """Train two layers and one; find the heads by their roles and measure losses without them.
+def measure(steps: int, dim: int, heads: int, tries: int, seed: int) -> dict[str, Any]:
+    """Train two layers and one by several seeds; find the heads by their roles and remove them.
+
+    Returns:
+        `two` and `one`: the courses of each try; `found`: the heads of the roles and the losses
+        without them; `unordered`: the loss of knowing the tokens but not their order; `map`: the
+        weights of the best head of the first try for one text (query, key).
 
     Raises:
         InputError: If the width of a head is not an even number.
@@ -219,18 +234,22 @@ def measure(steps: int, dim: int, heads: int, seed: int) -> dict[str, Any]:
         raise InputError(
             "heads", got=heads, expected=f"a number for which dim / heads = {dim} / heads is even"
         )
-    texts = Measure(seed)
-    with training_progress(2 * steps) as on_step:
-        model, deep = train(2, dim, heads, steps, seed, on_step)
-        _, shallow = train(1, dim, heads, steps, seed, on_step)
-    best = _best_head(deep)
-    return {
-        "two": asdict(deep),
-        "one": asdict(shallow),
-        "found": asdict(find(model, texts)),
-        "unordered": texts.unordered,
-        "map": texts.weights(model)[1][0, best].tolist(),  # (query, key)
-    }
+    result: dict[str, Any] = {"two": [], "one": [], "found": [], "unordered": []}
+    with training_progress(2 * steps * tries) as on_step:
+        for one_seed in range(seed, seed + tries):
+            texts = Measure(one_seed)
+            model, deep = train(2, dim, heads, steps, one_seed, on_step)
+            _, shallow = train(1, dim, heads, steps, one_seed, on_step)
+            result["two"].append(asdict(deep))
+            result["one"].append(asdict(shallow))
+            result["found"].append(asdict(find(model, texts)))
+            result["unordered"].append(texts.unordered)
+            if one_seed == seed:
+                result["map"] = texts.weights(model)[1][0, _best_head(deep)].tolist()
+            else:  # the curves of heads are drawn for the first seed alone
+                for course in (result["two"][-1], result["one"][-1]):
+                    course |= {role: course[role][-1:] for role in ("induction", "previous")}
+    return result
 
 
 def _best_head(two: Course) -> int:
@@ -239,145 +258,130 @@ def _best_head(two: Course) -> int:
     return max(range(len(last)), key=last.__getitem__)
 
 
-def induction(measured: dict[str, Any], steps: int, dim: int, heads: int, seed: int) -> Drawing:
-    """Compare two layers with one: losses, heads during training, knock-outs, and one map."""
-    deep, shallow = Course(**measured["two"]), Course(**measured["one"])
-    knock_outs, unordered, table = (
-        KnockOuts(**measured["found"]), measured["unordered"], measured["map"]
-    )  # fmt: skip
-    best = _best_head(deep)
-    caption, details = _said(deep, shallow, knock_outs, unordered, (dim, heads, seed))
-    title = f"Learning in context: two layers learn it, one not in {steps} steps"
-    with Board(caption, (1, 1, 1.05), details, title) as board:
-        losses = board.chart(0, "loss in repetitions", "step", "", (0, 0.54))
-        _draw_losses(losses, deep, shallow, unordered)
-        _draw_bars(
-            board.chart(0, "loss without heads", "", "", (0.56, 1)), knock_outs, deep.losses[-1]
-        )
-        upper = board.chart(1, "layer 1: token to copy", "", "", (0, 0.47))
-        _draw_scores(upper, deep.steps, deep.induction)
-        lower = board.chart(1, "layer 0: previous token", "step", "", (0.48, 1))
-        _draw_scores(lower, deep.steps, deep.previous)
-        labels = [str(i) if i % 8 == 0 else "" for i in range(LENGTH)]
-        heading = f"weights of head 1.{best}"
-        board.matrix(2, heading, table, positive_scale(), (labels, labels), ("query", "key"))
-        shown = {"unordered": unordered, "map": table}
-        return board.drawing(**(_numbers(deep, shallow, knock_outs) | shown))
-
-
-def _numbers(deep: Course, shallow: Course, knock_outs: KnockOuts) -> Numbers:
-    guess = math.log(VOCAB)
+def numbers_of(measured: dict[str, Any]) -> Numbers:
+    """What the picture shows and its words say; lists with a value for each try."""
+    deep, shallow = ([Course(**course) for course in measured[name]] for name in ("two", "one"))
+    found, guess = [KnockOuts(**one) for one in measured["found"]], math.log(VOCAB)
     return {
+        "steps": deep[0].steps,
+        "tries": len(deep),
         "guess": guess,
-        "loss_two_layers": deep.losses[-1],
-        "loss_one_layer": shallow.losses[-1],
-        "one_layer_still_falls_by": shallow.late_fall(),
-        "fall": list(deep.falls(guess) or ()),
-        "fall_one_layer": list(shallow.falls(guess) or ()),
-        "induction_heads": knock_outs.heads["induction"],
-        "previous_token_heads": knock_outs.heads["previous"],
-        "same_token_heads": knock_outs.heads["same"],
-        "induction_scores": deep.induction[-1],
-        "previous_token_scores": deep.previous[-1],
-        "induction_scores_one_layer": shallow.induction[-1],
-        **{f"loss_without_{role}": loss for role, loss in knock_outs.losses.items()},
-        "other_heads": knock_outs.others,
-        "loss_without_others": knock_outs.without_others,
-        "steps": deep.steps,
-        "curve_two_layers": deep.losses,
-        "curve_one_layer": shallow.losses,
-        "curves_induction": deep.induction,
-        "curves_previous": deep.previous,
+        "unordered": _mean(measured["unordered"]),
+        "loss_two_layers": [course.losses[-1] for course in deep],
+        "loss_one_layer": [course.losses[-1] for course in shallow],
+        "one_layer_still_falls_by": [course.late_fall() for course in shallow],
+        "fall": [list(course.falls(guess) or ()) for course in deep],
+        "fall_one_layer": [list(course.falls(guess) or ()) for course in shallow],
+        "heads_by_role": {role: [one.heads[role] for one in found] for role in ROLES},
+        **{f"loss_without_{role}": [one.losses[role] for one in found] for role in ROLES},
+        "other_heads": [one.others for one in found],
+        "loss_without_others": [max(one.without_others) for one in found],
+        "curve_two_layers": [course.losses for course in deep],
+        "curve_one_layer": [course.losses for course in shallow],
+        "curves_induction": deep[0].induction,
+        "curves_previous": deep[0].previous,
+        "induction_scores_one_layer": [course.induction[-1] for course in shallow],
+        "best_head": _best_head(deep[0]),
+        "map": measured["map"],
     }
 
 
-def _said(
-    deep: Course,
-    shallow: Course,
-    knock_outs: KnockOuts,
-    unordered: float,
-    options: tuple[int, int, int],
-) -> tuple[str, str]:
-    """The caption and the details; the options are dim, heads and seed."""
-    (dim, heads, seed), guess = options, math.log(VOCAB)
-    fall = deep.falls(guess)
-    when = f"drops between steps {fall[0]} and {fall[1]}" if fall else "has not dropped yet"
-    falls = shallow.late_fall()
-    still = (
-        f"after falling by {falls:.2f} in the last fifth" if falls > 0.005 else "and is constant"
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def words_induction(numbers: Numbers) -> Words:
+    """Whether two layers learn it, whether one does, when, and whether the heads are needed."""
+    guess, steps = numbers["guess"], numbers["steps"][-1]
+    two, one = (numbers[f"loss_{name}"] for name in ("two_layers", "one_layer"))
+    deep, shallow = (
+        how_often([loss < LEARNED * guess for loss in losses], verb, "learn it")
+        for losses, verb in ((two, "learn it"), (one, "learns it"))
     )
-    names = ("induction heads", "previous-token heads", "same-token heads")
-    said = "; ".join(
-        f"{name}: {_short(group)}, loss {loss:.2f} without" if group else f"{name}: none"
-        for name, group, loss in zip(
-            names, knock_outs.heads.values(), knock_outs.losses.values(), strict=True
-        )
-    )
+    deep = deep.replace("does not", "do not")
+    if shallow.startswith("does not"):
+        shallow = "nor does one" if deep.startswith("do not") else "one does not"
+    else:
+        shallow = f"one {shallow}"
+    title = f"Copying from the context in {steps:,} steps: two layers {deep}, {shallow}"
+    falls = [fall for fall in numbers["fall"] if fall]
+    if falls:
+        begin, end = (span(fall[side] for fall in falls) for side in (0, 1))
+        when = f"falls from steps {begin} on, is low at {end}"
+    else:
+        when = f"does not fall to {LEARNED:.0%} of a guess"
+    late = max(numbers["one_layer_still_falls_by"])
+    still = "still falling" if late > 0.02 * guess else "no longer falling"
     caption = (
-        f"The loss of two layers {when} and ends at {deep.losses[-1]:.2f}; that of one layer ends "
-        f"at {shallow.losses[-1]:.2f} {still}."
+        f"Two layers: the loss {when}, ends at {span(two, '.2f')}; one: it ends at "
+        f"{span(one, '.2f')}, {still}. {_without(numbers)}"
     )
-    details = (
-        f"Attention-only decoders of width {dim} with {heads} heads and rotary "
-        f"positions read repeated patterns of {PERIODS[0]} to {PERIODS[1]} random tokens, out of "
-        f"{VOCAB}: {deep.steps[-1]} steps of Adam at {RATE:g}, seed {seed}. The loss is measured "
-        f"on {UNSEEN} new texts, where the pattern repeats. Guessing costs ln {VOCAB} = "
-        f"{guess:.2f}; knowing which tokens are possible but not their order costs "
-        f"{unordered:.2f} (green line): a single layer cannot find the token after an "
-        "earlier occurrence of the current one. Heads found (layer.head): "
-        f"{said}; without as many other heads: {max(knock_outs.without_others):.2f} at worst. "
-        "Middle: the mean weight of each head on the token to copy (layer 1) and on the previous "
-        "token (layer 0)."
+    return Words(title, caption)
+
+
+def _without(numbers: Numbers) -> str:
+    """Whether the heads that were found are needed: a sentence."""
+    whole, others = numbers["loss_two_layers"], numbers["loss_without_others"]
+    found = [role for role in ROLES if any(numbers["heads_by_role"][role])]
+    if not found:
+        return "No head of a role was found."
+    needed = [
+        role for role in found
+        if min(numbers[f"loss_without_{role}"]) - max(others) > 0.2 * numbers["guess"]
+    ]  # fmt: skip
+    rise = span((b - a for a, b in zip(whole, others, strict=True)), ".1f")
+    if not needed:
+        return f"No role is needed more than other heads, without which it rises by {rise}."
+    names = listed([SHORT_ROLES[role] for role in needed])
+    return f"Heads needed: {names}; without as many others it rises by {rise}."
+
+
+def induction(
+    measured: dict[str, Any], steps: int, dim: int, heads: int, tries: int, seed: int
+) -> Drawing:
+    """Compare two layers with one: losses, heads during training, knock-outs, and one map."""
+    numbers = numbers_of(measured)
+    limits = (
+        f"Attention-only, width {dim}, {steps:,} steps on random patterns, {trainings(tries)}; "
+        f"heads and map: seed {seed}."
     )
-    return caption, details
+    words, details = words_induction(numbers), _details(numbers, dim, heads, seed)
+    with Board(words, (1, 1, 1.05), details, limits=limits) as board:
+        draw_losses(board.chart(0, "loss in repetitions", "step", "", (0, 0.54)), numbers)
+        draw_bars(board.chart(0, "loss without heads", "", "", (0.56, 1), 120), numbers)
+        upper = board.chart(1, "layer 1: token to copy", "", "", (0, 0.47))
+        draw_scores(upper, numbers["steps"], numbers["curves_induction"])
+        lower = board.chart(1, "layer 0: previous token", "step", "", (0.48, 1))
+        draw_scores(lower, numbers["steps"], numbers["curves_previous"])
+        labels = [str(i) if i % 8 == 0 else "" for i in range(LENGTH)]
+        table = np.where(np.triu(np.ones((LENGTH, LENGTH)), 1) > 0, np.nan, numbers["map"])
+        heading = f"weights of layer 1, head {numbers['best_head']}"
+        board.matrix(2, heading, table, positive_scale(), (labels, labels), ("query", "key"))
+        return board.drawing(**numbers)
+
+
+def _details(numbers: Numbers, dim: int, heads: int, seed: int) -> str:
+    guess = numbers["guess"]
+    roles = "; ".join(
+        f"{SHORT_ROLES[role]}: {_short(numbers['heads_by_role'][role][0])}, loss "
+        f"{numbers[f'loss_without_{role}'][0]:.2f} without"
+        for role in ROLES
+    )
+    return (
+        f"Attention-only decoders of width {dim} with {heads} heads and rotary positions read "
+        f"repeated patterns of {PERIODS[0]} to {PERIODS[1]} random tokens, out of {VOCAB}: "
+        f"{numbers['steps'][-1]} steps of Adam at {RATE:g}, seeds from {seed}. The loss is "
+        f"measured on {UNSEEN} new texts, where the pattern repeats; below {LEARNED:.0%} of a "
+        f"guess it counts as learned. Guessing costs ln {VOCAB} = {guess:.2f}; knowing which "
+        f"tokens are possible but not their order costs {numbers['unordered']:.2f} (green line): a "
+        "single layer cannot find the token after an earlier occurrence of the current one. Heads "
+        f"found with seed {seed} (layer.head, a mean weight of {FOUND:g} or more on the token of "
+        f"the role): {roles}; without as many other heads: {numbers['loss_without_others'][0]:.2f} "
+        "at worst. Bars: the mean over the seeds, lines from the least to the largest. Middle: "
+        "each head's mean weight."
+    )
 
 
 def _short(heads: Sequence[str]) -> str:
     """`decoder.1.self.3` -> `1.3`."""
     return ", ".join(head.removeprefix("decoder.").replace("self.", "") for head in heads) or "none"
-
-
-def _draw_losses(axes: Chart, deep: Course, shallow: Course, unordered: float) -> None:
-    guess, last = math.log(VOCAB), deep.steps[-1]
-    under = shallow.losses[-1] - 0.04 * guess
-    beyond = min(deep.losses[-1] + 0.25 * guess, under - 0.27 * guess)  # if both end alike
-    for name, course, height, style in (
-        ("1 layer", shallow, under, LINE_STYLES[1]),
-        ("2 layers", deep, beyond, LINE_STYLES[0]),
-    ):
-        axes.curve(course.steps, course.losses, style=style)
-        axes.write((last, height), name, ha="right", va="top", color=style.colour,
-              fontsize=points(TEXT), bbox={"color": "white", "alpha": 0.8, "pad": 0})  # fmt: skip
-    axes.axhline(guess, color=MUTED, linewidth=1.4, linestyle=":")
-    axes.axhline(unordered, color=GREEN, linewidth=1.4, linestyle="-.")
-    axes.write((0, guess * 1.02), "a guess", va="bottom", color=MUTED)
-    axes.set_ylim(0, guess * 1.3)
-
-
-def _draw_bars(axes: Chart, knock_outs: KnockOuts, whole: float) -> None:
-    """Draw the loss of the whole model, and without the heads of each role."""
-    bars = {
-        "none": whole,
-        "copy": knock_outs.losses["induction"],
-        "before": knock_outs.losses["previous"],
-        "itself": knock_outs.losses["same"],
-        "others": max(knock_outs.without_others),
-    }
-    axes.bar(range(len(bars)), list(bars.values()), 0.6, color=[BLUE, ORANGE, ORANGE, ORANGE, BLUE])
-    for index, loss in enumerate(bars.values()):
-        axes.write((index, loss + 0.1), f"{loss:.1f}", ha="center")
-    axes.axhline(math.log(VOCAB), color=MUTED, linewidth=1.4, linestyle=":")
-    axes.set_xticks(range(len(bars)), list(bars))
-    axes.set_ylim(0, 1.4 * max(math.log(VOCAB), *bars.values()))
-
-
-def _draw_scores(axes: Chart, steps: list[int], scores: list[list[float]]) -> None:
-    """Draw one curve per head; scores are (measurement, head)."""
-    for number, line in enumerate(zip(*scores, strict=True)):
-        axes.curve(steps, line, style=LINE_STYLES[number % len(LINE_STYLES)], width=2.2)
-    numbers = [str(number) for number, score in enumerate(scores[-1]) if score >= FOUND]
-    if numbers:
-        said = f"head{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
-        axes.write((0.02, 0.97), said, va="top", transform=axes.transAxes)
-    axes.set_ylim(0, 1.2)
-    axes.set_yticks([0, 0.5, 1])

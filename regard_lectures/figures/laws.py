@@ -1,14 +1,15 @@
 """Figure of part 6: scaling laws, the loss as a power law of size, data and compute.
 
-Five decoders of different sizes are trained on the bytes of Python's own documentation, each row
-once. The loss on held-out text is measured several times during training, and a law is fitted to
-the four smaller sizes; the largest one tests its extrapolation.
+Five decoders of different sizes are trained on the bytes of Python's own documentation, or of a
+person's own file, each row once. The loss on held-out text is measured several times during
+training, and a law is fitted to the four smaller sizes; the largest one tests its extrapolation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -18,9 +19,9 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from regard.data import python_text
-from regard.draw import INK, LINE_STYLES, MUTED, Chart
+from regard.draw import INK, LINE_STYLES, MUTED, TEXT, Chart, shorten
 from regard.errors import InputError
-from regard.explain import Board, Drawing, Numbers
+from regard.explain import Board, Drawing, Numbers, Words
 from regard.models import Decoder, GPTConfig
 from regard_lectures.figures.descent import Descent, next_token_loss, warming
 from regard_lectures.figures.fitting import Array, Law, fit
@@ -39,6 +40,8 @@ RATE, WARMUP = 0.005, 30
 AVERAGE = 8
 """The exponent of the weight average: the weights of step t count with t^AVERAGE."""
 
+NEAR = 0.05
+"""A fit with larger differences than this share is called poor."""
 LAYERS = 2
 SHAPES = {8: 2, 14: 1, 24: 4, 42: 3, 72: 6}
 """Width -> heads: from two thousand to a hundred thousand parameters, by factors of three. So few
@@ -53,20 +56,20 @@ class Run:
     losses: list[float]
 
 
-def read_rows(count: int, seed: int) -> Tensor:
-    """Rows of Python's own documentation in random order: (count, LENGTH + 1) bytes.
+def read_rows(count: int, seed: int, file: str = "") -> Tensor:
+    """Rows of Python's own documentation, or of a file, in random order: (count, LENGTH + 1) bytes.
 
     Raises:
         InputError: If there is not enough text.
     """
     needed, parts, size = count * (LENGTH + 1), [], 0
-    for _, text in python_text():
+    for text in (_read_file(file),) if file else (text for _, text in python_text()):
         parts.append(text.encode() + b"\n\n")
         size += len(parts[-1])
         if size >= needed:
             break
     else:
-        most = (size // (LENGTH + 1) - UNSEEN) // BATCH
+        most = max(0, (size // (LENGTH + 1) - UNSEEN) // BATCH)
         raise InputError(
             "steps",
             got=(count - UNSEEN) // BATCH,
@@ -75,6 +78,18 @@ def read_rows(count: int, seed: int) -> Tensor:
     read = torch.frombuffer(bytearray(b"".join(parts)[:needed]), dtype=torch.uint8)
     rows = read.view(count, LENGTH + 1)
     return rows[torch.randperm(count, generator=torch.Generator().manual_seed(seed))].long()
+
+
+def _read_file(path: str) -> str:
+    """The text of a person's own file.
+
+    Raises:
+        InputError: If it cannot be read, or is no text.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"file: cannot read {path}", expected="a text file in UTF-8") from None
 
 
 def marks(steps: int) -> list[int]:
@@ -147,6 +162,12 @@ class Measured:
         ]
 
     @property
+    def misfit(self) -> float:
+        """The largest relative difference of the law from a point that it was fitted to."""
+        fits = self.law.loss(np.array(self.sizes[:-1])[:, None], self.data)
+        return float(np.abs(fits / np.array(self.losses[:-1]) - 1).max())
+
+    @property
     def compute(self) -> Array:
         """C = 6 N D of each measured point: (size, data)."""
         return np.asarray(6.0 * np.outer(self.sizes, self.data), dtype=np.float64)
@@ -170,10 +191,10 @@ def fit_runs(runs: Sequence[Run], data: list[int]) -> Measured:
     return Measured(sizes, data, losses, smaller, predicted, law(len(runs)))
 
 
-def measure(steps: int, seed: int) -> dict[str, Any]:
+def measure(steps: int, file: str, seed: int) -> dict[str, Any]:
     """Train all sizes, and measure their losses at several amounts of data."""
     at = marks(steps)
-    rows = read_rows(UNSEEN + steps * BATCH, seed)
+    rows = read_rows(UNSEEN + steps * BATCH, seed, file)
     with training_progress(
         steps * len(SHAPES)
     ) as on_step:  # largest first, for a realistic time left
@@ -182,44 +203,63 @@ def measure(steps: int, seed: int) -> dict[str, Any]:
     return {"runs": [asdict(run) for run in runs], "data": data}
 
 
-def laws(measured: dict[str, Any], steps: int, seed: int) -> Drawing:
+def laws(measured: dict[str, Any], steps: int, file: str, seed: int) -> Drawing:
     """Draw the loss by size, by data and by compute, with the law of the four smaller sizes."""
-    del steps  # the measured amounts of data say it
     fitted = fit_runs([Run(**run) for run in measured["runs"]], measured["data"])
-    caption, details = _said(fitted, seed)
-    with Board(caption, (1, 1, 1), details) as board:
+    numbers = _numbers(fitted)
+    source = shorten(Path(file).name, 300, TEXT) if file else "Python's documentation"
+    limits = f"One training of {steps:,} steps for each size, on bytes of {source}; seed {seed}."
+    board_words = words_laws(numbers), (1, 1, 1), _details(fitted, source, seed)
+    with Board(*board_words, limits=limits) as board:
         names = [f"N = {_short(size)}" for size in fitted.sizes]
         board.legend(dict(zip(names, LINE_STYLES, strict=True)))
         _draw_by_size(board, fitted)
         _draw_by_data(board, fitted)
         _draw_by_compute(board, fitted)
-        return board.drawing(**_numbers(fitted))
+        return board.drawing(**numbers)
 
 
-def _said(fitted: Measured, seed: int) -> tuple[str, str]:
-    """The caption and the details."""
+def words_laws(numbers: Numbers) -> Words:
+    """Whether the law of the smaller sizes predicts the largest, better than no growth does."""
+    losses, off, same = numbers["losses"], _mean(numbers["off"]), numbers["off_by_the_fourth"]
+    if off < same / 2:
+        title = f"A power law of four sizes predicts the fifth: it is off by {off:.1%} on average"
+    elif off > same:
+        title = f"A power law of four sizes does not predict the fifth: off by {off:.1%} on average"
+    else:
+        title = f"A power law of four sizes hardly helps to predict the fifth, off by {off:.1%}"
+    fits = numbers["fit_is_off_by_at_most"]
+    poor = "" if fits <= NEAR else ", a poor fit"
+    law = f"L = {numbers['floor']:.2f} + A/N^{numbers['size_power']:.2f} + B/D^"
+    law += f"{numbers['data_power']:.2f}"
+    caption = (
+        f"Fitted {law}, off by at most {fits:.1%}{poor}; for the fifth size (hollow) it says "
+        f"{numbers['predicted'][-1]:.2f}, measured {losses[-1][-1]:.2f} in this training. The "
+        f"fourth size's own loss would be off by {same:.1%}."
+    )
+    return Words(title, caption)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _details(fitted: Measured, source: str, seed: int) -> str:
     law, data = fitted.law, fitted.data[-1]
     grows = law.data_power / (law.size_power + law.data_power)
-    last = [line[-1] for line in fitted.losses]
     below, most = fitted.below()
-    caption = (
-        f"The law fitted to the four smaller sizes predicts {fitted.predicted[-1]:.2f} for the "
-        f"fifth (hollow), which reaches {last[-1]:.2f}; the mean error is "
-        f"{np.mean(fitted.off):.1%}."
-    )
-    details = (
+    return (
         f"Five decoders of {LAYERS} layers and {fitted.sizes[0]:,} to {fitted.sizes[-1]:,} "
-        f"parameters (without embeddings) read {data / 1e6:.2g} million bytes of Python's own "
-        f"documentation once; Adam at {RATE:g} · √(64 / dim), averaged weights, seed {seed}. "
+        f"parameters (without embeddings) read {data / 1e6:.2g} million bytes of {source} once; "
+        f"Adam at {RATE:g} · √(64 / dim), averaged weights, seed {seed}. "
         "Fitted to the four smaller sizes by least squares of ln L: L = E + A/N^α + B/D^β with "
         f"E = {law.floor:.2f}, A = {law.size_factor:.3g}, α = {law.size_power:.2f}, "
         f"B = {law.data_factor:.3g}, β = {law.data_power:.2f} (Hoffmann et al. 2022, other text: "
-        f"1.69, 406, 0.34, 411, 0.28). The fourth size reaches {last[-2]:.3f}. For C = 6ND FLOPs "
-        f"the best size grows as C^{grows:.2f}. The black line is the smallest loss that the law "
-        f"gives for a number of FLOPs, which is an estimate and no bound: {below} of "
+        f"1.69, 406, 0.34, 411, 0.28). The fourth size reaches {fitted.losses[-2][-1]:.3f}. For "
+        f"C = 6ND FLOPs the best size grows as C^{grows:.2f}. The black line is the smallest loss "
+        f"that the law gives for a number of FLOPs, which is an estimate and no bound: {below} of "
         f"{np.size(fitted.losses)} measured points lie below it, by {most:.1%} at most."
     )
-    return caption, details
 
 
 def _draw_by_size(board: Board, fitted: Measured) -> None:
@@ -303,6 +343,10 @@ def _numbers(fitted: Measured) -> Numbers:
         },
         "predicted": fitted.predicted,
         "off": fitted.off,
+        "off_by_the_fourth": _mean(
+            [fourth / fifth - 1 for fourth, fifth in zip(*fitted.losses[-2:], strict=True)]
+        ),
+        "fit_is_off_by_at_most": fitted.misfit,
         "points_below_the_best_by_the_law": fitted.below()[0],
         "below_by_at_most": fitted.below()[1],
     }

@@ -2,28 +2,25 @@
 
 In the embedding layer a word has one vector, whatever its meaning. After the layers above, each
 occurrence has its own: the "model" of machine learning and that of fashion separate. Computed for
-a small BERT that is trained for the figure, or for the user's own BERT on the sentences below.
+a small BERT that is trained for the figure, or for a shipped one or the user's own, on the
+sentences below or on the user's.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
 from importlib import resources
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from regard import load
-from regard.draw import BLUE, LINE_STYLES, MUTED, ORANGE, Chart, LineStyle
+from regard.draw import BLUE, LINE_STYLES, MUTED, ORANGE, TEXT, Chart, LineStyle, shorten
 from regard.errors import InputError
-from regard.explain import Board, Drawing, Numbers
-from regard.inputs import Tokenizer
+from regard.explain import Board, Drawing, Numbers, Words
 from regard.models import Encoder, build
-from regard_lectures.figures.contexts import layer_vectors
+from regard_lectures.figures.encoders import SHIPPED, load_encoder
+from regard_lectures.figures.senses import Homonym, Sense, flat, look
 from regard_lectures.figures.topics import (
     HOMONYMS,
     SENTENCES,
@@ -32,25 +29,20 @@ from regard_lectures.figures.topics import (
     pretrain,
     sentence,
 )
+from regard_lectures.limits import model_line
+from regard_lectures.tries import draw_spread, span, spread_of, trainings
 
 SENSE_STYLES = (LineStyle(BLUE, "none", "o"), LineStyle(ORANGE, "none", "^"))
 """Colour and marker of the two meanings."""
 OCCURRENCES = 40
 """New sentences per meaning in the artificial language."""
-
-
-@dataclass(frozen=True)
-class Sense:
-    """One meaning of a word."""
-
-    name: str
-    sentences: Sequence[str]
-    """Sentences with the word in this meaning."""
-    others: Mapping[str, Sequence[str]]
-    """Related unambiguous words, each with sentences that contain it."""
-
-
-Homonym = tuple[Sense, ...]
+FEWEST = 2
+"""The fewest sentences for a meaning."""
+MARGIN = 0.1
+"""A silhouette of less, or a smaller difference of two, is not called any."""
+RARE, COMMON = 0.05, 0.2
+"""If more than the first share of all groups are as far apart, the sentences cannot tell; if more
+than the second, the meanings do not separate."""
 
 
 def _read_sentences() -> dict[str, Homonym]:
@@ -72,127 +64,189 @@ WRITTEN = _read_sentences()
 """Sentences for models that read English."""
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """The vectors of a word in both meanings, before the first layer and after each layer."""
-
-    vectors: tuple[Tensor, Tensor]
-    """For each meaning (layers + 1, occurrences, dim)."""
-    others: tuple[Tensor, Tensor]
-    """For each meaning, the vectors of related words (layers + 1, occurrences, dim)."""
-
-    def silhouettes(self) -> list[float]:
-        """The silhouette of the two meanings, before the first layer and after each layer."""
-        return [silhouette(first, second) for first, second in zip(*self.vectors, strict=True)]
-
-    def cosines(self) -> tuple[list[float], list[float]]:
-        """The mean cosine of two occurrences with the same meaning and with different meanings."""
-        first, second = (F.normalize(vectors, dim=-1) for vectors in self.vectors)
-        same = [(_pairs(a) + _pairs(b)) / 2 for a, b in zip(first, second, strict=True)]
-        between = (first @ second.transpose(1, 2)).mean((1, 2))
-        return same, between.tolist()
-
-    def near(self) -> float:
-        """The share of occurrences whose last-layer vector points to related words of its meaning.
-
-        Vectors are taken relative to the mean of all occurrences, which removes the word itself.
-        """
-        groups = [F.normalize(vectors[-1], dim=-1) for vectors in self.vectors]
-        means = [F.normalize(vectors[-1], dim=-1).mean(0) for vectors in self.others]
-        middle = (groups[0].mean(0) + groups[1].mean(0)) / 2
-        right = [
-            (vectors - middle) @ (means[number] - means[1 - number]) > 0
-            for number, vectors in enumerate(groups)
-        ]
-        return float(torch.cat(right).float().mean())
+WRITTEN = _read_sentences()
+"""Sentences for models that read English."""
 
 
-def measure(word: str, model: str, steps: int, seed: int) -> dict[str, Any]:
+def read_own(text: str, word: str) -> tuple[str, Homonym]:
+    """A word, and a person's own sentences with it in two meanings.
+
+    Args:
+        text: Sentences with the word in one meaning, a slash, and sentences with the other.
+        word: The word; if empty, the longest one that is in every sentence.
+
+    Raises:
+        InputError: If there are no two groups of two sentences or more, or no word in all.
+
+    Example:
+        >>> read_own("The bank pays. A bank lends. / The bank is muddy. We sat on the bank.", "")[0]
+        'bank'
+    """
+    groups = [
+        [part.strip() for part in re.split(r"(?<=[.!?;])\s+|\n", side) if part.strip()]
+        for side in text.split("/")
+    ]
+    if len(groups) != 2 or min(map(len, groups)) < FEWEST:
+        counts = " and ".join(str(len(group)) for group in groups)
+        raise InputError(
+            "--text", got=f"{counts} sentences", expected=f"{FEWEST} or more, a slash, and as many",
+            fix="such as 'The bank pays. A bank lends. / The bank is muddy. We sat on the bank.'",
+        )  # fmt: skip
+    words = [set(re.findall(r"[\w'’-]+", part.casefold())) for group in groups for part in group]
+    shared = set.intersection(*words)
+    if (word.casefold() if word else max(shared, key=len, default="")) not in shared or not shared:
+        raise InputError(
+            "word", got=repr(word), expected=f"a word of every sentence: {sorted(shared) or 'none'}"
+        )
+    chosen = word.casefold() or max(sorted(shared), key=len)
+    names = ("before the slash", "after the slash")
+    return chosen, tuple(Sense(*pair, {}) for pair in zip(names, groups, strict=True))
+
+
+def measure(
+    text: str | None, word: str, model: str, steps: int, tries: int, seed: int
+) -> dict[str, Any]:
     """Compute the vectors of words with two meanings, in a BERT trained now or in the user's own.
 
     Returns:
-        What is compared (`said`, `layers`, `senses`), the points of each group of vectors by layer
+        What is compared (`said`, `limits`, `senses`), the points of each group of vectors by layer
         (`points`, in two dimensions), and the measures of each word (`numbers`).
     """
-    if model:
-        encoder, tokenizer, homonyms = *_load_encoder(model), WRITTEN
-        count = sum(len(sense.sentences) for sense in WRITTEN[word])
-        fresh, said = _fresh(encoder, seed), f"{model}, on {count} English sentences"
+    if text is not None or model:
+        return _measure_given(text, word, model or SHIPPED, tries, seed)
+    word = word or "model"
+    _check_word(word, HOMONYMS)
+    seeds = range(seed, seed + tries)
+    lines: dict[str, list[list[float]]] = {name: [] for name in (*HOMONYMS, "not trained")}
+    for one_seed in seeds:
+        trained = pretrain(steps, one_seed)
+        homonyms = {name: _drawn(name, one_seed) for name in HOMONYMS}
+        tokenizer = trained.tokenizer
+        seen = {name: look(trained.model, tokenizer, name, homonyms[name]) for name in HOMONYMS}
+        before = look(_restored(trained), tokenizer, word, homonyms[word])
+        for name, one in seen.items():
+            lines[name].append(one.silhouettes())
+        lines["not trained"].append(before.silhouettes())
+        if one_seed == seed:
+            shown, said, senses = seen[word], _said(trained, word), homonyms[word]
+    limits = (
+        f"A small BERT, {steps:,} steps on {SENTENCES:,} artificial sentences, {trainings(tries)}; "
+        f"points: seed {seed}."
+    )
+    return _result(word, senses, shown, lines, said, limits, seed)
+
+
+def _measure_given(
+    text: str | None, word: str, model: str, tries: int, seed: int
+) -> dict[str, Any]:
+    """The same for a model that is trained already."""
+    pipeline = load_encoder(model)
+    assert pipeline.vocabulary is not None  # load_encoder refuses others
+    encoder, tokenizer = pipeline.model, pipeline.vocabulary.source
+    if text is None:
+        word = word or "model"
+        _check_word(word, WRITTEN)
+        homonyms = WRITTEN
     else:
-        trained = pretrain(steps, seed)
-        encoder, tokenizer = trained.model, trained.tokenizer
-        homonyms = {name: _drawn(name, seed) for name in HOMONYMS}
-        fresh, said = _restored(trained), _said(trained, word)
-    seen = {name: _look(encoder, tokenizer, name, senses) for name, senses in homonyms.items()}
-    before = _look(fresh, tokenizer, word, homonyms[word])
-    layers = encoder.config.layers
+        word, senses = read_own(text, word)
+        homonyms = {word: senses}
+    seen = {name: look(encoder, tokenizer, name, senses) for name, senses in homonyms.items()}
+    fresh = [
+        look(_fresh(encoder, one_seed), tokenizer, word, homonyms[word]).silhouettes()
+        for one_seed in range(seed, seed + tries)
+    ]
+    lines = {name: [one.silhouettes()] for name, one in seen.items()} | {"not trained": fresh}
+    count = sum(len(sense.sentences) for sense in homonyms[word])
+    said = f"{shorten(model, 500, TEXT)}, on {count} English sentences"
+    limits = model_line(model if model == SHIPPED else pipeline)
+    return _result(word, homonyms[word], seen[word], lines, said, limits, seed)
+
+
+def _check_word(word: str, known: Any) -> None:
+    if word not in known:
+        raise InputError(
+            "word", got=repr(word), expected=" or ".join(known),
+            fix="or sentences of your own: --text 'The bank pays. A bank lends. / The bank is …'",
+        )  # fmt: skip
+
+
+def _result(
+    word: str, senses: Homonym, shown: Any, lines: dict[str, Any], said: str, limits: str, seed: int
+) -> dict[str, Any]:
+    same, between = shown.cosines()
+    layers, (splits, chance) = len(same) - 1, shown.by_chance(seed)
     return {
         "said": said,
-        "layers": layers,
-        "senses": [sense.name for sense in homonyms[word]],
-        "points": {str(layer): _flat(seen[word], layer) for layer in sorted({0, 1, layers})},
-        "numbers": _numbers(seen, word, before),
+        "limits": limits,
+        "senses": [sense.name for sense in senses],
+        "points": {str(layer): flat(shown, layer) for layer in sorted({0, 1, layers})},
+        "numbers": {
+            "word": word,
+            "sentences": [len(sense.sentences) for sense in senses],
+            "silhouettes": lines,
+            "cosine_same": same,
+            "cosine_between": between,
+            "towards_their_like": shown.near(),
+            "groups_tried": splits,
+            "groups_as_far_apart": chance,
+        },
     }
 
 
-def meanings(measured: dict[str, Any], word: str, model: str, steps: int, seed: int) -> Drawing:
-    """Draw the vectors of a word with two meanings: in the embedding, and after the layers."""
-    del model, steps  # `said` has them
-    numbers, (first, second) = measured["numbers"], measured["senses"]
-    scores = {name: numbers[f"silhouette_{name}"] for name in HOMONYMS}
-    before = numbers["silhouette_not_trained"]
+def words_meanings(numbers: Numbers) -> Words:
+    """Whether the meanings separate, by more than chance and than before training."""
+    word, lines = numbers["word"], numbers["silhouettes"]
+    last = [line[-1] for line in lines[word]]
+    before = [line[-1] for line in lines["not trained"]]
+    chance, splits = numbers["groups_as_far_apart"], numbers["groups_tried"]
+    if min(last) < MARGIN or chance > COMMON:
+        title = f"The vectors of “{word}” do not separate by these meanings"
+    elif chance > RARE:
+        who = "So few sentences" if 2 / splits > RARE else "These sentences"
+        title = f"{who} cannot tell whether “{word}” separates by meaning"
+    elif min(last) - max(before) >= MARGIN:
+        title = f"After the last layer the vectors of “{word}” separate by meaning"
+    else:
+        title = f"The vectors of “{word}” separate, but not more than with new weights"
+    one = min(numbers["cosine_between"][0], numbers["cosine_same"][0]) > 0.999
+    vectors = "one vector" if one else "several vectors"
     caption = (
-        f"The embedding has one vector for “{word}”; after the layers each occurrence has its own, "
-        f"and the silhouette of the two meanings is {scores[word][-1]:.2f} (at most 1)."
+        f"The embedding has {vectors} for “{word}”; after the last layer the silhouette of its "
+        f"meanings is {span(last, '.2f')} (at most 1), with new weights {span(before, '.2f')}. "
+        f"Of {splits} groupings of the sentences {chance:.1%} reach it."
     )
+    return Words(title, caption)
+
+
+def meanings(
+    measured: dict[str, Any], word: str, model: str, steps: int, tries: int, seed: int
+) -> Drawing:
+    """Draw the vectors of a word with two meanings: in the embedding, and after the layers."""
+    del word, model, steps, tries  # the result has them
+    numbers, (first, second) = measured["numbers"], measured["senses"]
     details = (
         f"{measured['said']}; seed {seed}. After the last layer, the mean cosine of two "
-        f"occurrences is {numbers[f'cosine_same_{word}'][-1]:.2f} with the same meaning and "
-        f"{numbers[f'cosine_between_{word}'][-1]:.2f} with different meanings. The "
-        f"silhouette of {first} and {second} (1: two distant points, 0: one cloud) is "
-        f"{scores[word][0]:.2f} in the embedding, {scores[word][-1]:.2f} after the last layer, and "
-        f"{before[-1]:.2f} there with the weights before training. Hollow: related words of each "
-        f"meaning; {numbers[f'towards_their_like_{word}']:.0%} of the occurrences are closer to "
-        "those of their own meaning. Each panel shows its own first two principal components."
+        f"occurrences is {numbers['cosine_same'][-1]:.2f} with the same meaning and "
+        f"{numbers['cosine_between'][-1]:.2f} with different meanings. The silhouette compares "
+        f"each occurrence's distances within {first} and to {second} (Rousseeuw 1987). Hollow: "
+        "related words of each meaning. Each panel shows its own first two principal components. "
+        "Layers are counted from 0. Lines: the mean over the seeds, from the least to the largest."
     )
+    if numbers["towards_their_like"] is not None:
+        like = numbers["towards_their_like"]
+        details += f" {like:.0%} are closer to related words of their own meaning."
     points = {int(layer): groups for layer, groups in measured["points"].items()}
-    title = f"Contextual embeddings separate the meanings of “{word}”"
-    with Board(caption, [1] * len(points) + [1.25], details, title) as board:
-        board.legend(dict(zip((first, second), SENSE_STYLES, strict=True)))
+    words, widths = words_meanings(numbers), [1] * len(points) + [1.25]
+    with Board(words, widths, details, limits=measured["limits"]) as board:
+        names = dict(zip((first, second), SENSE_STYLES, strict=True))
+        if numbers["towards_their_like"] is not None:
+            names["hollow: related words"] = LineStyle(MUTED, "none", "")
+        board.legend(names)
         for panel, (layer, groups) in enumerate(points.items()):
-            axes = board.chart(panel, f"after layer {layer}" if layer else "embedding", ticks=6)
-            _scatter(axes, groups, layer)
-        _draw_scores(board, len(points), scores, before)
+            heading = f"after layer {layer - 1}" if layer else "embedding"
+            _scatter(board.chart(panel, heading, ticks=6), groups, layer)
+        _draw_scores(board, len(points), numbers["silhouettes"])
         return board.drawing(**numbers)
-
-
-def silhouette(first: Tensor, second: Tensor) -> float:
-    """The silhouette of two clusters (Rousseeuw 1987): the mean of (b - a) / max(a, b).
-
-    For each point, a is the mean distance to its own cluster and b that to the other; distances
-    are 1 - cosine. Both clusters are (points, dim).
-
-    Example:
-        >>> east, north = torch.tensor([[1.0, 0.0]] * 2), torch.tensor([[0.0, 1.0]] * 2)
-        >>> silhouette(east, north), silhouette(east, east)
-        (1.0, 0.0)
-    """
-    points = F.normalize(torch.cat([first, second]).double(), dim=-1)
-    apart = (1 - points @ points.T).clamp(min=0)  # (point, point)
-    kind = torch.arange(len(points)) >= len(first)
-    same_cluster = kind[:, None] == kind
-    mates = same_cluster.sum(1) - 1  # without the point itself
-    a = (apart * same_cluster).sum(1) / mates.clamp(min=1)
-    b = (apart * ~same_cluster).sum(1) / (~same_cluster).sum(1)
-    most = torch.maximum(a, b)
-    same = most < 1e-9  # all points coincide: the silhouette is 0
-    return float(torch.where(same, torch.zeros_like(a), (b - a) / most.clamp(min=1e-9)).mean())
-
-
-def _pairs(vectors: Tensor) -> float:
-    """The mean cosine of two different unit vectors of (occurrences, dim)."""
-    count = len(vectors)
-    return float(((vectors @ vectors.T).sum() - count) / max(1, count * (count - 1)))
 
 
 def _drawn(word: str, seed: int) -> Homonym:
@@ -219,21 +273,6 @@ def _said(trained: Pretrained, word: str) -> str:
     )
 
 
-def _load_encoder(folder: str) -> tuple[Encoder, Tokenizer]:
-    """The user's own encoder and its tokenizer.
-
-    Raises:
-        InputError: If the model is not an encoder with a tokenizer.
-    """
-    pipeline = load(folder, device="cpu")
-    tokenizer = None if pipeline.vocabulary is None else pipeline.vocabulary.source
-    if "decoder" in pipeline.model.config.sides or tokenizer is None:
-        raise InputError(
-            "model", got=f"{folder}, a {pipeline.model.config.family}", expected="a BERT's folder"
-        )
-    return pipeline.model, tokenizer
-
-
 def _fresh(model: Encoder, seed: int) -> Encoder:
     """A model of the same config with new initial weights."""
     torch.manual_seed(seed)
@@ -246,63 +285,6 @@ def _restored(trained: Pretrained) -> Encoder:
     fresh: Encoder = build(trained.model.config, trained.model.vocab)
     fresh.load_state_dict(trained.fresh)
     return fresh
-
-
-def _look(model: Encoder, tokenizer: Tokenizer, word: str, senses: Homonym) -> Seen:
-    vectors = [_vectors(model, tokenizer, word, sense.sentences) for sense in senses]
-    others = [
-        torch.cat(
-            [_vectors(model, tokenizer, other, texts) for other, texts in sense.others.items()], 1
-        )
-        for sense in senses
-    ]
-    return Seen((vectors[0], vectors[1]), (others[0], others[1]))
-
-
-def _vectors(model: Encoder, tokenizer: Tokenizer, word: str, sentences: Sequence[str]) -> Tensor:
-    """The vectors of a word in each sentence: (layers + 1, sentences, dim).
-
-    The first is the embedding vector without positions, the others are the layers' outputs. For a
-    word of several sub-words it is their mean.
-    """
-    max_length = model.config.max_length - len(tokenizer.template([]))
-    read = [tokenizer.template(tokenizer.encode(text)[:max_length]) for text in sentences]
-    means = [
-        vectors[:, _positions_of(tokenizer, ids, word)].mean(1)
-        for ids, vectors in zip(read, layer_vectors(model, read), strict=True)
-    ]
-    return torch.stack(means, dim=1)
-
-
-def _positions_of(tokenizer: Tokenizer, ids: list[int], word: str) -> list[int]:
-    """The positions of the sub-words of a word.
-
-    Raises:
-        InputError: If the word is not among the words of the text.
-    """
-    words, index = tokenizer.words(ids)
-    folded = [name.strip().casefold() for name in words]
-    if word not in folded:
-        raise InputError(
-            "the model's tokenizer", got=" ".join(folded), expected=f"“{word}” as one of the words"
-        )
-    return [position for position, at in enumerate(index) if at == folded.index(word)]
-
-
-def _flat(seen: Seen, layer: int) -> list[list[list[float]]]:
-    """Vectors of a layer on the first two principal components of all.
-
-    Returns:
-        For both meanings of the word, then for the related words of both: x and y of each vector.
-    """
-    groups = [F.normalize(vectors[layer], dim=-1) for vectors in (*seen.vectors, *seen.others)]
-    together = torch.cat(groups)
-    centre = together.mean(0)
-    _, _, across = torch.linalg.svd(together - centre, full_matrices=False)
-    flat = [(group - centre) @ across[:2].T for group in groups]  # (occurrences, 2)
-    if flat[0][:, 0].mean() > flat[1][:, 0].mean():  # the sign of an axis is arbitrary
-        flat = [points * torch.tensor([-1.0, 1.0]) for points in flat]
-    return [points.T.tolist() for points in flat]
 
 
 def _scatter(axes: Chart, groups: list[list[list[float]]], layer: int) -> None:
@@ -320,27 +302,19 @@ def _scatter(axes: Chart, groups: list[list[list[float]]], layer: int) -> None:
     axes.margins(0.12)
 
 
-def _draw_scores(
-    board: Board, panel: int, scores: dict[str, list[float]], before: list[float]
-) -> None:
+def _draw_scores(board: Board, panel: int, lines: dict[str, list[list[float]]]) -> None:
     """Draw the silhouette of each word's meanings by layer."""
     axes = board.chart(panel, "silhouette", "after layer", "")
-    for (name, line), style in zip(scores.items(), LINE_STYLES[2:4], strict=True):
-        axes.curve(line, style=style, marker="D", label=f"“{name}”")
-    axes.plot(before, color=MUTED, linestyle=":", marker="s", linewidth=1.8, label="not trained")
-    axes.set_xticks(range(len(before)))
-    axes.set_ylim(min(-0.05, *before), 1.6)
+    styles = [*LINE_STYLES[2 : 1 + len(lines)], LineStyle(MUTED, ":", "s")]
+    for (name, tries), style in zip(lines.items(), styles, strict=True):
+        layers = range(len(tries[0]))
+        draw_spread(axes, layers, spread_of(tries), style)
+        label = name if name == "not trained" else f"“{shorten(name, 180, TEXT)}”"
+        axes.plot(
+            [], [], color=style.colour, linestyle=style.dash, marker=style.marker, label=label
+        )
+    step = 1 + len(layers) // 7
+    axes.set_xticks(layers[::step], ["emb.", *map(str, range(len(layers) - 1))][::step])
+    axes.set_ylim(min(-0.05, *(min(line) for tries in lines.values() for line in tries)), 1.6)
+    axes.set_yticks([0, 0.5, 1])
     axes.draw_legend("upper left")
-
-
-def _numbers(seen: dict[str, Seen], word: str, before: Seen) -> Numbers:
-    numbers: Numbers = {"silhouette_not_trained": before.silhouettes()}
-    for name, vectors in seen.items():
-        same, between = vectors.cosines()
-        numbers |= {
-            f"silhouette_{name}": vectors.silhouettes(),
-            f"cosine_same_{name}": same,
-            f"cosine_between_{name}": between,
-            f"towards_their_like_{name}": vectors.near(),
-        }
-    return {"word": word, **numbers}

@@ -7,22 +7,26 @@ predicted, up to a computed bound: the best guess given all 16 rules and the exa
 
 *Steps.* The last digit of a sum of several digits, answered at once, or after the last digits of
 all partial sums, which the model writes itself. Each step is then one sum of two digits.
+
+Every training is repeated with other seeds, so that a difference between sizes can be told from one
+between seeds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.draw import BLUE, LINE_STYLES, MUTED, PURPLE, SKY, LineStyle
-from regard.explain import Board, Drawing
+from regard.draw import BLUE, INK, LINE_STYLES, MUTED, PURPLE, SKY, LineStyle
+from regard.explain import Board, Drawing, Numbers, Words
 from regard.inputs import Ragged
 from regard.models import Decoder, GPTConfig
 from regard_lectures.figures.descent import Descent, draw_for_narrow, warming
 from regard_lectures.progress import OnStep, training_progress
+from regard_lectures.tries import draw_spread, listed, spread_of, trainings
 
 
 class Size(NamedTuple):
@@ -47,6 +51,10 @@ TERMS = 5
 EQUALS = 10
 BATCH, UNSEEN = 128, 1000
 RATE, WARMUP = 0.005, 50
+SUMS = ("at_once", "written")
+"""The two ways to answer a sum."""
+MARGIN = 5
+"""Smaller differences, in percent of the answers, are not called any."""
 
 
 def draw_rules(seed: int) -> Tensor:
@@ -189,40 +197,132 @@ def right_sums(model: Decoder, seed: int, *, written: bool) -> float:
     return 100 * float((text[:, -1] == sums[:, -1]).float().mean())
 
 
-def measure(steps: int, seed: int) -> dict[str, Any]:
-    """Train three sizes on rules, on sums, and on sums with written steps; and test them."""
-    rules, data = draw_rules(seed), torch.Generator().manual_seed(seed + 1)
-    shown, _ = draw_prompts(rules, UNSEEN, data, named=False)
-    named, _ = draw_prompts(rules, UNSEEN, data, named=True)
+def measure(steps: int, tries: int, seed: int) -> dict[str, Any]:
+    """Train three sizes on rules, on sums, and on sums with written steps, by several seeds.
+
+    Returns:
+        Percentages by size: `examples` (tries, letters), `named`, `at_once` and `written` (tries);
+        `best` (tries, letters), and the `parameters` of each size.
+    """
+    names = [size.name for size in SIZES]
     result: dict[str, Any] = {
-        "sizes": [size.name for size in SIZES],
-        "best": best_by_shots(rules, shown),
-        "examples": {}, "named": {}, "at_once": {}, "written": {}, "parameters": {},
+        "sizes": names, "best": [], "parameters": {},
+        **{what: {name: [] for name in names} for what in ("examples", "named", *SUMS)},
     }  # fmt: skip
-    with training_progress(3 * len(SIZES) * steps) as on_step:
-        for size in SIZES:
-            model = learn_rules(size, steps, seed, on_step)
-            result["parameters"][size.name] = sum(p.numel() for p in model.parameters())
-            result["examples"][size.name] = right_by_shots(model, shown)
-            result["named"][size.name] = right_by_shots(model, named)[0]
-            for written in (False, True):
-                model = learn_sums(size, steps, seed, on_step, written=written)
-                share = right_sums(model, seed, written=written)
-                result["written" if written else "at_once"][size.name] = share
+    with training_progress(3 * len(SIZES) * tries * steps) as on_step:
+        for one_seed in range(seed, seed + tries):
+            _measure_once(result, steps, one_seed, on_step)
     return result
 
 
-def prompts(measured: dict[str, Any], steps: int, seed: int) -> Drawing:
-    """Draw accuracy by number of examples, and sums with and without written steps."""
-    names, best = measured["sizes"], measured["best"]
-    last = names[-1]
+def _measure_once(result: dict[str, Any], steps: int, seed: int, on_step: OnStep) -> None:
+    """Train everything with one seed, and add what is measured to the result."""
+    rules, data = draw_rules(seed), torch.Generator().manual_seed(seed + 1)
+    shown, _ = draw_prompts(rules, UNSEEN, data, named=False)
+    named, _ = draw_prompts(rules, UNSEEN, data, named=True)
+    result["best"].append(best_by_shots(rules, shown))
+    for size in SIZES:
+        model = learn_rules(size, steps, seed, on_step)
+        result["parameters"][size.name] = sum(p.numel() for p in model.parameters())
+        result["examples"][size.name].append(right_by_shots(model, shown))
+        result["named"][size.name].append(right_by_shots(model, named)[0])
+        for way in SUMS:
+            written = way == "written"
+            model = learn_sums(size, steps, seed, on_step, written=written)
+            result[way][size.name].append(right_sums(model, seed, written=written))
+
+
+def numbers_of(measured: dict[str, Any], steps: int, tries: int) -> Numbers:
+    """What the picture shows and its words say."""
+    names = measured["sizes"]
+    return {
+        "steps": steps,
+        "tries": tries,
+        "sizes": names,
+        "best_possible": spread_of(measured["best"]).mean,
+        **{f"right_by_examples_{name}": measured["examples"][name] for name in names},
+        "right_by_name": [measured["named"][name] for name in names],
+        "sums_at_once": [measured["at_once"][name] for name in names],
+        "sums_with_steps": [measured["written"][name] for name in names],
+        "parameters": [measured["parameters"][name] for name in names],
+    }
+
+
+def is_above(higher: Sequence[float], lower: Sequence[float]) -> bool:
+    """Whether one of two measured things is larger in every training, by `MARGIN` on average."""
+    return min(higher) > max(lower) and _mean(higher) - _mean(lower) >= MARGIN
+
+
+def words_prompts(numbers: Numbers) -> Words:
+    """Whether examples and written steps help, and whether the size of the model matters."""
+    names = numbers["sizes"]
+    by_examples = [list(zip(*numbers[f"right_by_examples_{name}"], strict=True)) for name in names]
+    at_once, written = numbers["sums_at_once"], numbers["sums_with_steps"]
+    helps = {
+        "examples": [is_above(line[-1], line[0]) for line in by_examples],
+        "steps": [is_above(*pair) for pair in zip(written, at_once, strict=True)],
+    }
+    parts = [f"{what} {_where(found, names)}" for what, found in helps.items()]
+    if len({_where(found, names) for found in helps.values()}) == 1:
+        parts = [f"{listed(list(helps))} {_where(helps['examples'], names)}"]
+    small, large = by_examples[0], by_examples[-1]
+    gaps = [_mean(b) - _mean(a) for a, b in zip(small, large, strict=True)]
+    widest = max(range(len(gaps)), key=gaps.__getitem__)
+    matters = {
+        "rules": is_above(large[widest], small[widest]),
+        "sums": any(is_above(line[-1], line[0]) for line in (at_once, written)),
+    }
+    effect = listed([task for task, found in matters.items() if found])
+    if not effect:
+        parts.append("no effect of size was seen")
+    elif all(matters.values()):
+        parts.append("size matters")
+    else:
+        other = next(task for task, found in matters.items() if not found)
+        parts.append(f"size matters for {effect}, not for {other}")
+    title = "; ".join(parts)
+    shots = listed([f"{_mean(large[n]):.0f}" for n in (0, 2, SHOTS)])
+    side = "below" if gaps[widest] >= 0 else "above"
     caption = (
-        f"With 0, 2 and {SHOTS} examples the {last} model is right in "
-        f"{_listed(measured['examples'][last][n] for n in (0, 2, SHOTS))}, by the rule's name "
-        f"alone in {measured['named'][last]:.0f}%; sums: at once "
-        f"{_listed(measured['at_once'].values())}, with steps "
-        f"{_listed(measured['written'].values())}."
+        f"With 0, 2 and {SHOTS} examples {names[-1]} models are right in {shots}%, {names[0]} ones "
+        f"{abs(gaps[widest]):.0f} points {side} at {widest}. Sums at once "
+        f"{_means(at_once)}, with steps {_means(written)}: "
+        f"{'an' if matters['sums'] else 'no'} effect of size was seen."
     )
+    return Words(title[0].upper() + title[1:], caption)
+
+
+def _where(helps: Sequence[bool], names: Sequence[str]) -> str:
+    """At which sizes something helps, as a predicate.
+
+    Example:
+        >>> _where([True, False], ["small", "large"])
+        'help at small size only'
+    """
+    if all(helps):
+        return "help at every size"
+    found = [name for name, helped in zip(names, helps, strict=True) if helped]
+    return f"help at {listed(found)} size only" if found else "help at no size"
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _means(table: Sequence[Sequence[float]]) -> str:
+    """The mean of each row of percentages.
+
+    Example:
+        >>> _means([[8, 10], [9, 9], [100, 98]])
+        '9, 9 and 99%'
+    """
+    return listed([f"{_mean(row):.0f}" for row in table]) + "%"
+
+
+def prompts(measured: dict[str, Any], steps: int, tries: int, seed: int) -> Drawing:
+    """Draw accuracy by number of examples, and sums with and without written steps."""
+    numbers = numbers_of(measured, steps, tries)
+    names = numbers["sizes"]
     sizes = "; ".join(
         f"{size.name}: {size.layers} layer{'s' * (size.layers > 1)}, width {size.dim}, "
         f"{measured['parameters'][size.name]:,} parameters"
@@ -230,43 +330,42 @@ def prompts(measured: dict[str, Any], steps: int, seed: int) -> Drawing:
     )
     details = (
         f"Decoders of three sizes ({sizes}), one for each task, {steps} steps of Adam at {RATE:g} "
-        f"with {BATCH} new texts each, seed {seed}; measured on {UNSEEN} others. Left: a rule "
-        f"gives each of {LETTERS} letters one of {COLOURS} colours, and {RULES} rules are learned; "
-        "a prompt shows letters with their colours and asks for another letter's colour. The "
-        "weights do not change, only the prompt. Dotted: the best guess, given all rules and the "
-        f"examples. Right: the last digit of a sum of {TERMS} digits, at once, or after the "
-        "last digits of the partial sums, which the model writes itself; a guess is right in 10%."
+        f"with {BATCH} new texts each, seeds from {seed}; measured on {UNSEEN} others. Left: a "
+        f"rule gives each of {LETTERS} letters one of {COLOURS} colours, and {RULES} rules are "
+        "learned; a prompt shows letters with their colours and asks for another letter's colour. "
+        "The weights do not change, only the prompt. By the rule's name alone "
+        f"{_means(numbers['right_by_name'])} are right. Dotted: the best guess, given all rules "
+        f"and the examples. Right: the last digit of a sum of {TERMS} digits, at once, or after "
+        "the last digits of the partial sums, which the model writes itself; a guess is right in "
+        "10%. Lines and bars: the mean over the seeds; vertical lines: from the least to the "
+        f"largest. A difference counts from {MARGIN} points on, if every seed has it."
     )
-    with Board(caption, (1.15, 1), details) as board:  # fmt: skip
+    counts = listed([f"{count:,}" for count in numbers["parameters"]])
+    limits = f"Decoders of {counts} parameters, {steps:,} steps each, {trainings(tries)}."
+    with Board(words_prompts(numbers), (1.15, 1), details, limits=limits) as board:
         styles = dict(zip(names, LINE_STYLES, strict=False))
         board.legend({**styles, "the best possible": LineStyle(MUTED, ":")})
         axes = board.chart(0, "a rule shown by examples", "examples in the prompt", "right, %")
         for name, style in styles.items():
-            axes.curve(measured["examples"][name], style=style, marker=style.marker, markersize=7)
-        axes.curve(best, style=LineStyle(MUTED, ":"))
+            draw_spread(axes, range(SHOTS + 1), spread_of(measured["examples"][name]), style)
+        axes.curve(numbers["best_possible"], style=LineStyle(MUTED, ":"))
         axes.set(ylim=(0, 112), xticks=range(SHOTS + 1))
-        _draw_sums(board, measured, names)
-        return board.drawing(
-            sizes=names,
-            best_possible=best,
-            **{f"right_by_examples_{name}": measured["examples"][name] for name in names},
-            right_by_name=[measured["named"][name] for name in names],
-            sums_at_once=[measured["at_once"][name] for name in names],
-            sums_with_steps=[measured["written"][name] for name in names],
-            parameters=[measured["parameters"][name] for name in names],
-        )
+        _draw_sums(board, numbers)
+        return board.drawing(**numbers)
 
 
-def _draw_sums(board: Board, measured: dict[str, Any], names: Sequence[str]) -> None:
+def _draw_sums(board: Board, numbers: Numbers) -> None:
     """Bars of sums that are right, for each size at once and with written steps."""
+    names = numbers["sizes"]
     axes = board.chart(
         1, f"the last digit of a sum of {TERMS}", "size of the model", "right, %; dotted: a guess"
     )
-    for shift, what, colour in ((-0.2, "at_once", SKY), (0.2, "written", PURPLE)):
-        shares = [measured[what][name] for name in names]
-        axes.bar([index + shift for index in range(len(names))], shares, 0.38, color=colour)
-        for index, share in enumerate(shares):
-            axes.write((index + shift, max(share, 10) + 1.5), f"{share:.0f}", ha="center")
+    for shift, what, colour in ((-0.2, "at_once", SKY), (0.2, "with_steps", PURPLE)):
+        for index, shares in enumerate(numbers[f"sums_{what}"]):
+            x, mean = index + shift, _mean(shares)
+            axes.bar(x, mean, 0.38, color=colour)
+            axes.vlines(x, min(shares), max(shares), color=INK, linewidth=2)
+            axes.write((x, max(*shares, 10) + 1.5), f"{mean:.0f}", ha="center")
     axes.axhline(10, color=MUTED, linestyle=":", linewidth=1.8)  # a guess
     axes.set_xticks(range(len(names)), names)
     axes.set_ylim(0, 128)
@@ -274,14 +373,3 @@ def _draw_sums(board: Board, measured: dict[str, Any], names: Sequence[str]) -> 
     axes.write((-0.4, 118), "at once", color=BLUE, weight="bold")
     axes.write((len(names) - 0.6, 118), "with written steps", color=PURPLE, weight="bold",
           ha="right")  # fmt: skip
-
-
-def _listed(shares: Iterable[float]) -> str:
-    """Shares as text.
-
-    Example:
-        >>> _listed([40.2, 70.0, 99.6])
-        '40, 70 and 100%'
-    """
-    *first, last = (f"{share:.0f}" for share in shares)
-    return f"{', '.join(first)} and {last}%"

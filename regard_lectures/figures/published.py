@@ -1,13 +1,16 @@
-"""Figure of part 5 with published numbers: BLEU against training cost."""
+"""Figure of part 5 with published numbers: BLEU against training cost; or the BLEU of a pair."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from regard import plan
 from regard.cost import PAPER_TRAINING, paper_training_flops
 from regard.draw import BLUE, MUTED, ORANGE, scientific
-from regard.explain import Board, Drawing, Table
+from regard.explain import Board, Drawing, Numbers, Table, Words
+from regard_lectures.figures.own_bleu import draw_pair, words_pair
+from regard_lectures.tries import listed
 
 VOCAB = 37000  # sub-words shared by both languages (section 5.1 of the paper)
 STEPS = {"base": 100_000, "big": 300_000}  # section 5.2
@@ -52,16 +55,22 @@ LABELS = {
     "MoE": ("right", -8, 4),
     "ConvS2S": ("right", -8, -14),
     "ConvS2S ens.": ("right", -8, 4),
-    "GNMT ens.": ("center", -6, -22),
-    "Deep-Att ens.": ("center", 0, -22),
+    "GNMT ens.": ("center", 4, -22),
+    "Deep-Att ens.": ("center", 0, -29),
     "Deep-Att": ("center", 0, -22),
     "GNMT": ("center", 0, -22),
 }
 """Alignment and offset in points of names that would otherwise overlap another."""
 
 
-def bleu() -> Drawing:
-    """Draw the published table, and the two training costs computed in two ways."""
+def bleu(text: str | None = None) -> Drawing:
+    """Draw the published table, and the two training costs computed in two ways; or a pair's BLEU.
+
+    Args:
+        text: A candidate and one or several references, with slashes between them.
+    """
+    if text is not None:
+        return draw_pair(text)
     paper = {size: paper_training_flops(*PAPER_TRAINING[size]) for size in STEPS}
     plans = {
         size: plan(size, tokens=float(steps * STEP_TOKENS), vocab=VOCAB, flops=1.0)
@@ -69,11 +78,14 @@ def bleu() -> Drawing:
     }
     ours = {size: planned.training_flops for size, planned in plans.items()}
     sizes = {size: planned.total for size, planned in plans.items()}
-    share = {size: ours[size] / paper[size] for size in STEPS}
-    caption = (
-        "Squares and dots: BLEU and FLOPs as published. Triangles: the Transformer's FLOPs as we "
-        f"count them, {share['base']:.0%} (base) and {share['big']:.0%} (big) of the paper's."
-    )
+    numbers: Numbers = {
+        **{f"published_flops_{size}": flops for size, flops in paper.items()},
+        **{f"counted_flops_{size}": flops for size, flops in ours.items()},
+        **{f"parameters_{size}": count for size, count in sizes.items()},
+        "table": [
+            [row.name, row.german, row.french, row.german_flops, row.french_flops] for row in TABLE
+        ],
+    }
     details = (
         "Table 2 of Vaswani et al. 2017, with its sources. The paper's FLOPs are training time × 8 "
         f"GPUs × 9.5 TFLOP/s = {scientific(paper['base'])} (base, 12 h) and "
@@ -82,21 +94,61 @@ def bleu() -> Drawing:
         f"tokens: {scientific(ours['base'])} and {scientific(ours['big'])}. The paper's number is "
         "what the GPUs could have computed in that time, ours what the model needs. "
         f"Parameters: {sizes['base'] / 1e6:.0f}M and {sizes['big'] / 1e6:.0f}M "
-        "(the paper: 65M and 213M). No model was trained for this picture."
+        "(the paper: 65M and 213M)."
     )
-    with Board(caption, (0.85, 1, 1), details) as board:
+    limits = "Published numbers, without intervals; no model was trained for this picture."
+    with Board(words_bleu(numbers), (0.85, 1, 1), details, limits=limits) as board:
         _draw_table(board)
         for panel, language in ((1, "german"), (2, "french")):
             _draw_scatter(board, panel, language, ours)
-        return board.drawing(
-            **{f"published_flops_{size}": flops for size, flops in paper.items()},
-            **{f"counted_flops_{size}": flops for size, flops in ours.items()},
-            **{f"parameters_{size}": count for size, count in sizes.items()},
-            table=[
-                [row.name, row.german, row.french, row.german_flops, row.french_flops]
-                for row in TABLE
-            ],
-        )
+        return board.drawing(**numbers)
+
+
+def words_bleu(numbers: Numbers) -> Words:
+    """Which Transformers beat all others with less computation, and what each count counts."""
+    if "candidate" in numbers:
+        return words_pair(numbers)
+    best = {
+        language: _best_for_less(numbers["table"], column)
+        for column, language in ((1, "German"), (2, "French"))
+    }
+    said = [f"to {language} {listed(names)}" for language, names in best.items() if names]
+    none = [language for language, names in best.items() if not names]
+    if said:
+        title = f"Better than all others for fewer FLOPs: {', '.join(said)}"
+        title += f"; to {none[0]} neither size" if none else ""
+    else:
+        title = "Neither size of the Transformer is better than all others for fewer FLOPs"
+    shares = {size: numbers[f"counted_flops_{size}"] / numbers[f"published_flops_{size}"]
+              for size in STEPS}  # fmt: skip
+    counted = " and ".join(f"{share:.0%} ({size})" for size, share in shares.items())
+    highest = max(shares.values())
+    rest = "less" if highest < 1 else "more"
+    caption = (
+        "Squares, dots: published; the Transformers' FLOPs are time × 8 GPUs × 9.5 TFLOP/s. "
+        f"Triangles: our count of their matrix products, {counted} of it: {rest} than the chips "
+        "could do."
+    )
+    return Words(title, caption)
+
+
+def _best_for_less(table: list[list[Any]], column: int) -> list[str]:
+    """The sizes of the Transformer with more BLEU and fewer FLOPs than every other model.
+
+    Args:
+        table: The name, both scores and both costs of each model.
+        column: The column of the score; that of its cost is two further.
+    """
+    ours, others = [], []
+    for row in table:
+        (ours if row[0].startswith("Transformer") else others).append(row)
+    score = max(row[column] for row in others if row[column] is not None)
+    cost = min(row[column + 2] for row in others if row[column + 2] is not None)
+    return [
+        row[0].removeprefix("Transformer ")
+        for row in ours
+        if row[column] > score and row[column + 2] < cost
+    ]
 
 
 def _draw_table(board: Board) -> None:

@@ -16,6 +16,7 @@ from regard_lectures import show
 from regard_lectures.figures import induction as heads
 from regard_lectures.figures import laws as scaling
 from regard_lectures.figures.fitting import Law, fit
+from tests.lectures.drawn import drawn
 from tests.legible import problems
 
 HOFFMANN = Law(1.69, 406.4, 0.34, 410.7, 0.28)
@@ -58,20 +59,29 @@ def test_scores_of_heads_are_shares_of_their_gaze():
 
 @pytest.mark.slow
 def test_induction_draws_and_its_numbers_are_plain():
-    drawing = show("induction", steps=4, dim=16, heads=2, seed=3)
+    drawing = show("induction", steps=4, dim=16, heads=2, seed=3, tries=2)
     assert problems(drawing.figure) == []
     assert "seed 3" in drawing.text
     numbers = drawing.numbers
     assert json.loads(json.dumps(numbers, allow_nan=False)) == numbers
     assert numbers["steps"] == [0, 1, 2, 3, 4]
-    assert numbers["loss_two_layers"] == pytest.approx(math.log(heads.VOCAB), abs=0.1)
-    assert numbers["fall"] == []
-    curve = numbers["curve_one_layer"]
-    assert numbers["one_layer_still_falls_by"] == curve[4] - curve[-1]
+    assert numbers["loss_two_layers"] == pytest.approx([math.log(heads.VOCAB)] * 2, abs=0.1)
+    assert numbers["fall"] == [[], []]
+    curve = numbers["curve_one_layer"][0]
+    assert numbers["one_layer_still_falls_by"][0] == curve[4] - curve[-1]
     assert "never" not in drawing.title + drawing.text
-    assert "one not in 4 steps" in drawing.title
+    assert "in 4 steps: two layers do not learn it, nor does one" in drawing.title
     assert numbers["loss_without_induction"] == numbers["loss_two_layers"]  # none was found
+    assert "No head of a role was found" in drawing.caption
     assert np.array(numbers["map"]).sum(1) == pytest.approx(1, abs=1e-5)
+
+
+def test_keys_after_the_query_are_no_zeros_in_the_map():
+    [*_, axes] = drawn("induction").figure.axes
+    shown = axes.collections[0].get_array().reshape(heads.LENGTH, heads.LENGTH)
+    later = np.triu(np.ones(shown.shape), 1) > 0
+    assert np.ma.getmaskarray(shown)[later].all()
+    assert not np.ma.getmaskarray(shown)[~later].any()
 
 
 @pytest.mark.parametrize(("dim", "count"), [(64, 5), (24, 8)])
@@ -99,19 +109,22 @@ def test_without_order_any_token_that_may_come_costs_the_same():
 def test_two_layers_learn_to_copy_in_context_and_one_does_not(monkeypatch):
     for name, value in {"VOCAB": 32, "LENGTH": 32, "PERIODS": (8, 24), "MEASURES": 45}.items():
         monkeypatch.setattr(heads, name, value)  # half as long: a quarter of the time
-    numbers = show("induction", steps=450).numbers
+    drawing = show("induction", steps=450, tries=1)
+    numbers = drawing.numbers
     guess = numbers["guess"]
-    assert numbers["loss_two_layers"] < 0.1 * guess
-    assert numbers["loss_one_layer"] > numbers["unordered"] - 0.1 > 0.5 * guess
-    begin, end = numbers["fall"]
+    assert numbers["loss_two_layers"][0] < 0.1 * guess
+    assert numbers["loss_one_layer"][0] > numbers["unordered"] - 0.1 > 0.5 * guess
+    [[begin, end]] = numbers["fall"]
     assert end - begin < 0.25 * 450  # at once
-    assert numbers["fall_one_layer"] == []
-    assert max(numbers["induction_scores"]) > 0.8
-    assert max(numbers["previous_token_scores"]) > 0.5
-    assert max(numbers["induction_scores_one_layer"]) < 0.3
-    assert numbers["loss_without_induction"] > 0.7 * guess
-    assert numbers["loss_without_previous"] > 0.5 * guess
-    assert max(numbers["loss_without_others"]) < 0.25 * guess
+    assert numbers["fall_one_layer"] == [[]]
+    assert max(numbers["curves_induction"][-1]) > 0.8
+    assert max(numbers["curves_previous"][-1]) > 0.5
+    assert np.max(numbers["induction_scores_one_layer"]) < 0.3
+    assert numbers["loss_without_induction"][0] > 0.7 * guess
+    assert numbers["loss_without_previous"][0] > 0.5 * guess
+    assert numbers["loss_without_others"][0] < 0.25 * guess
+    assert "two layers learn it, one does not" in drawing.title
+    assert "Heads needed: copying and previous" in drawing.caption
 
 
 def table(law: Law, noise: float = 0.0) -> tuple[np.ndarray, ...]:
@@ -174,6 +187,33 @@ def test_more_text_than_there_is_is_refused(monkeypatch):
     assert len(scaling.read_rows(scaling.UNSEEN + most * scaling.BATCH, seed=0))
 
 
+@pytest.mark.slow
+def test_a_file_of_ones_own_is_read_and_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(scaling, "UNSEEN", 16)
+    file = tmp_path / "own.txt"
+    file.write_text("A text of one's own, again and again. " * 400)
+    drawing = show("laws", steps=3, file=str(file))
+    assert problems(drawing.figure) == []
+    assert "on bytes of own.txt" in drawing.limits
+    with pytest.raises(InputError, match=r"steps: got 1500, expected at most \d+, since no text"):
+        show("laws", file=str(file))
+    with pytest.raises(InputError, match="file: cannot read nowhere, expected a text file"):
+        show("laws", file="nowhere")
+
+
+@pytest.mark.parametrize(
+    ("off", "same", "said"),
+    [
+        (0.02, 0.1, "predicts the fifth"),
+        (0.08, 0.1, "hardly helps"),
+        (0.2, 0.1, "does not predict"),
+    ],
+)
+def test_a_law_predicts_only_if_it_is_better_than_no_growth(off, same, said):
+    numbers = drawn("laws").numbers | {"off": [off], "off_by_the_fourth": same}
+    assert said in scaling.words_laws(numbers).title
+
+
 def test_an_average_of_weights_counts_the_latest_most():
     model = nn.Linear(1, 1, bias=False)
     averaged = AveragedModel(model, avg_fn=scaling._average)
@@ -213,6 +253,6 @@ def test_points_below_the_least_loss_of_the_law_are_counted_and_said():
     short = 1 - np.array(losses) / np.array(least)
     assert count == np.sum(short > 0) > 0
     assert most == pytest.approx(short.max())
-    _, details = scaling._said(fitted, seed=0)
+    details = scaling._details(fitted, "text", seed=0)
     assert f"{count} of 35 measured points lie below it, by {most:.1%} at most" in details
     assert "an estimate and no bound" in details
