@@ -371,3 +371,17 @@ def test_a_caption_is_drawn_with_the_test_of_its_words(regard, run, image, tmp_p
     is_refused(regard("caption", str(run), image, "-o", "words.txt"), "got .txt")
     is_refused(regard("caption", str(run), image, image, "-o", "w.png"), "got 2 of them")
     is_refused(regard("caption", str(run), "-o", "w.png"), "got 0 of them")
+
+
+def test_a_photograph_is_captioned_with_a_warning(regard, run, image, tmp_path, caplog):
+    noise = torch.randint(256, (40, 40, 3), dtype=torch.uint8).numpy()
+    Image.fromarray(noise).resize((120, 120), Image.Resampling.BICUBIC).save(tmp_path / "photo.png")
+    reader = load(run).processor.source
+    assert 0.75 < reader.few_colours < 1
+    result = regard("caption", str(run), "photo.png", image)
+    assert result.code == 0
+    assert caplog.text.count("warning: ") == 1
+    assert "photo.png: no drawing as the model knows them: four colours have" in caplog.text
+    look = load(run).look(str(tmp_path / "photo.png"))
+    assert look.note.startswith("no drawing as the model knows them")
+    assert load(run).look(str(tmp_path / image)).note == ""

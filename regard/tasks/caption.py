@@ -32,7 +32,7 @@ from regard.decode.filters import Symbols
 from regard.errors import InputError
 from regard.inputs.arrays import Dense, Ragged
 from regard.inputs.images.opening import display_image
-from regard.inputs.images.reader import ImageReader
+from regard.inputs.images.reader import ImageReader, few_colours_of
 from regard.inputs.processor import Processor
 from regard.inputs.reader import Encoded
 from regard.inputs.text import Tokenizer, TokensConfig
@@ -57,6 +57,13 @@ FALSE_CAPTIONS = {
     "cutmix": "a caption cannot be blended with another",
 }
 """Changes of training images after which a caption is no longer true, and why."""
+
+
+MOST_LOOKED_AT = 5000
+"""Training images of which colours are counted."""
+DRAWING, MARGIN = 0.75, 0.03
+"""Images are drawings if their four commonest colours have at least this share; and what an image
+may have less than every training image."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +133,8 @@ class Caption(WritingTask):
         if processor is None and data.normalise == "data":
             mean, std = statistics(splits.train.values)
             reader = reader.model_copy(update={"mean": mean, "std": std})
+        if processor is None:
+            reader = reader.model_copy(update={"few_colours": _few_colours(splits.train.values)})
         if tokenizer is None:
             texts = [text for captions in splits.train.captions for text in captions]
             tokenizer = _learn(texts, settings.tokens)
@@ -434,6 +443,7 @@ class Caption(WritingTask):
         output = [*ids, tokenizer.end] if finished else ids
         target_input = [tokenizer.begin, *ids][: len(output)]
         original = partial(_displayed_pixels, text)
+        note = "; ".join(filter(None, (self.reader.unfamiliar(encoded.values), note)))
         picture = ImageGrid(encoded.values, layout.grid, layout.prefix, "mean", original)
         cells, queries = (picture.names, range(len(picture.names))), tokenizer.words(output)
         words = {
@@ -518,6 +528,17 @@ def _reader_for(model: Any) -> ImageReader:
     (height, width), channels = model.image, model.channels
     half = (0.5,) * channels
     return ImageReader(height=height, width=width, channels=channels, mean=half, std=half)
+
+
+def _few_colours(values: Any) -> float:
+    """The least share of an image that its four commonest colours have, of training images.
+
+    It is known of drawings; of photographs, in which it can be any, it is 0.
+    """
+    count = values.shape[0]
+    rows = np.unique(np.linspace(0, count - 1, min(count, MOST_LOOKED_AT)).astype(np.int64))
+    least = min(few_colours_of(pixels) for pixels in values[rows])
+    return round(least - MARGIN, 4) if least - MARGIN > DRAWING else 0.0
 
 
 def _learn(captions: Sequence[str], config: TokensConfig) -> Tokenizer:

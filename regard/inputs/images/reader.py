@@ -6,6 +6,7 @@ tokenizer.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # a list of models reads their settings, and need not wait fo
 
     from regard.inputs.arrays import Dense
 
+_logger = logging.getLogger(__name__)
 Numbers = tuple[float, ...]
 Resample = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
 RESAMPLES: tuple[Resample, ...] = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
@@ -74,6 +76,9 @@ class ImageReader(Config):
     resize: int | tuple[int, int] | None = None
     """`whole`: what the image is scaled to before its middle, of height x width, is cut out: the
     length of its shorter side, or height and width. None: height and width of the model."""
+    few_colours: float = Field(default=0.0, ge=0, le=1)
+    """The least share of a training image that its four commonest colours have, as in drawings
+    (`few_colours_of`). An image with less is read, with a warning; 0: no warning."""
 
     @model_validator(mode="after")
     def _check_settings(self) -> ImageReader:
@@ -181,7 +186,27 @@ class ImageReader(Config):
             InputError: An image cannot be read.
         """
         del limit
-        return [Encoded(item, self.pixels(item)) for item in items]
+        encoded = [Encoded(item, self.pixels(item)) for item in items]
+        for image in encoded:
+            if warning := self.unfamiliar(image.values):
+                _logger.warning("warning: %s: %s", name_of(image.item), warning)
+        return encoded
+
+    def unfamiliar(self, pixels: NDArray[np.float32]) -> str:
+        """What an image is unlike the images that the model learned from; mostly nothing.
+
+        Args:
+            pixels: (channels, height, width) From 0 to 1.
+        """
+        if not self.few_colours:
+            return ""
+        share = few_colours_of(np.rint(255 * pixels))
+        if share >= self.few_colours:
+            return ""
+        return (
+            f"no drawing as the model knows them: four colours have {share:.0%} of it, of those at "
+            f"least {self.few_colours:.0%}; do not trust what is said of it"
+        )
 
     def collate(self, encoded: Sequence[Encoded]) -> Dense:
         """Images as the model's input: (images, channels, height, width), normalised."""
@@ -257,3 +282,21 @@ class ImageReader(Config):
             pixels = pixels.float() / 255
         mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
         return (pixels.float() - mean) / std
+
+
+def few_colours_of(pixels: NDArray[Any]) -> float:
+    """The share of an image that its four commonest colours have, of 16 levels a channel.
+
+    Args:
+        pixels: (channels, height, width) From 0 to 255.
+
+    Example:
+        >>> few_colours_of(np.array([[[0, 1, 2, 100, 200]]]))
+        1.0
+    """
+    levels = pixels.astype(np.int64) >> 4
+    colours = levels[0]
+    for channel in levels[1:]:
+        colours = colours * 16 + channel
+    counts = np.sort(np.unique(colours, return_counts=True)[1])
+    return float(counts[-4:].sum() / colours.size)
