@@ -33,6 +33,8 @@ MODELS = ("small/fill", "small/translate", "tiny/translate")
 NEAREST = 2
 APART = 0.2
 """A word takes on its context if its cosines with itself elsewhere differ by this."""
+SAME = 0.9
+"""A word is cut into the same tokens elsewhere if this is the mean cosine of its embeddings."""
 LINES = {
     "its embedding": "cosine_its_embedding",
     "the word elsewhere": "cosine_the_word_elsewhere",
@@ -164,6 +166,8 @@ def words_layers(numbers: Mapping[str, Any]) -> Words:
     contexts = numbers["contexts"]
     if contexts < 2:
         title = f"“{word}”: one other sentence with it cannot tell what the context adds"
+    elif numbers["cosine_the_word_elsewhere"][0] < SAME:
+        title = f"“{word}” is other tokens here than elsewhere: cannot tell what context adds"
     else:
         takes = "takes" if largest[-1] - least[-1] >= APART else "hardly takes"
         title = f"“{word}” {takes} on its context: other “{word}”s have cosines of "

@@ -24,7 +24,7 @@ from regard.models import evaluating
 from regard_lectures.limits import model_line
 
 TEXT = "The dog didn't chase the cat because it was too tired."
-SHOWN = 7
+SHOWN = 8
 """The most tokens in the picture."""
 STEPS = (0.25, 0.5, 1, 2, 4)
 """The factors beside 1 and d, in parts of √d."""
@@ -53,14 +53,14 @@ def embedding(text: str | None, model: str) -> Drawing:
         width = board.sheet.width - 180
         board.lines(
             [
-                f"× {shown:g}: {shorten(numbers['answers'][index], width, SMALLEST)}"
+                f"× {shown:.3g}: {shorten(numbers['answers'][index], width, SMALLEST)}"
                 for index, shown in ((0, 1), (_at(numbers, root), root), (-1, numbers["dim"]))
             ]
         )
         tokens, rows = numbers["tokens"][:SHOWN], torch.tensor(numbers["lengths"])
         count = len(numbers["tokens"])
         below = f"the first {SHOWN} of {count} tokens" if count > SHOWN else ""
-        columns = ("|E|", f"× √d = {root:g}", "|PE|")
+        columns = ("|E|", "|√d E|", "|PE|")
         board.matrix(0, "lengths of vectors", rows.T[:SHOWN].numpy(),
                      positive_scale(float(rows.max())), (tokens, columns), (below, ""),
                      ".1f")  # fmt: skip
@@ -188,7 +188,7 @@ def _verdict(share: float, usual: float) -> str:
 
 def _translations(numbers: Numbers) -> str:
     pairs = zip(numbers["factors"], numbers["answers"], strict=True)
-    return "; ".join(f"× {factor:g}: {answer or 'nothing'}" for factor, answer in pairs)
+    return "; ".join(f"× {factor:.3g}: {answer or 'nothing'}" for factor, answer in pairs)
 
 
 def _draw_factors(board: Board, numbers: Numbers) -> None:

@@ -6,7 +6,6 @@ a row of categories, a single word, or an image; what it is follows from the tex
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,11 @@ from torch import Tensor
 
 from regard import vectors
 from regard.draw import ORANGE, SMALLEST, positive_scale, shorten, signed_scale
-from regard.errors import InputError
 from regard.explain import Board, Drawing, Numbers, Words
 from regard.inputs import ImageReader
 from regard_lectures.limits import COMPUTED, model_line
+from regard_lectures.own_tables import read_categories, read_table
 from regard_lectures.own_words import VECTORS
-from regard_lectures.tries import listed
 
 PEOPLE = ((23, 1200, 200), (34, 2000, 200), (55, 1500, 300))
 COLUMNS = ("age", "salary", "savings")
@@ -43,9 +41,7 @@ SHOWN = 8
 """The number of components of a word's vector that are drawn."""
 DOMINATES = 0.8
 """A column dominates if it makes this part of the squared distances."""
-NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 PUNCTUATION = ".,:;!?\"'“”()"
-SEPARATORS = re.compile(r"[,;/\n]+")
 
 
 def inputs(text: str | None) -> Drawing:
@@ -66,49 +62,6 @@ def inputs(text: str | None) -> Drawing:
     return (
         _draw_word(values[0].strip(PUNCTUATION)) if len(values) == 1 else _draw_categories(values)
     )
-
-
-def read_table(text: str) -> list[list[float]] | None:
-    """Rows of numbers; None if the text has none.
-
-    Raises:
-        InputError: If some entries are no numbers, or the rows are of different lengths.
-
-    Example:
-        >>> read_table("23 1200; 34 2000"), read_table("black brown")
-        ([[23.0, 1200.0], [34.0, 2000.0]], None)
-    """
-    rows = [row.replace(",", " ").split() for row in re.split(r"[;/\n]+", text) if row.strip()]
-    cells = [cell for row in rows for cell in row]
-    are_numbers = [bool(NUMBER.fullmatch(cell)) for cell in cells]
-    if not any(are_numbers):
-        return None
-    fix = "rows of as many numbers each, such as '23 1200 200; 34 2000 200'"
-    if not all(are_numbers):
-        got = f"{cells[are_numbers.index(False)]!r} among numbers"
-        raise InputError("--text", got=got, expected="numbers alone, or words alone", fix=fix)
-    lengths = {len(row) for row in rows}
-    if len(lengths) > 1:
-        got = f"rows of {listed([str(length) for length in sorted(lengths)])} numbers"
-        raise InputError("--text", got=got, expected="as many in each row", fix=fix)
-    return [[float(cell) for cell in row] for row in rows]
-
-
-def read_categories(text: str) -> list[str]:
-    """The different entries of a text, in their order: between commas, else between spaces.
-
-    Raises:
-        InputError: If there is none.
-
-    Example:
-        >>> read_categories("dark blue, red, dark blue"), read_categories("M F F M")
-        (['dark blue', 'red'], ['M', 'F'])
-    """
-    entries = SEPARATORS.split(text) if SEPARATORS.search(text) else text.split()
-    values = list(dict.fromkeys(entry.strip() for entry in entries if entry.strip()))
-    if not values:
-        raise InputError("--text", got="nothing", expected="numbers, categories, a word, an image")
-    return values
 
 
 # What is computed.

@@ -109,10 +109,13 @@ def numbers_of(result: Mapping[str, Any]) -> Numbers:
     both = border[:, None] & border[None, :]
     distances = range(1, int(apart.max()) + 1)
 
+    def mean(chosen: NDArray[np.bool_]) -> float | None:
+        """The mean cosine of some pairs; None if there are none."""
+        return round(float(cosines[chosen].mean()), 4) if chosen.any() else None
+
     def means(chosen: NDArray[np.bool_]) -> list[float | None]:
         """The mean cosine at each distance; None where no pair is chosen."""
-        groups = [cosines[chosen & (apart == distance)] for distance in distances]
-        return [round(float(group.mean()), 4) if group.size else None for group in groups]
+        return [mean(chosen & (apart == distance)) for distance in distances]
 
     far = apart >= max(2, math.ceil(apart.max() / 2))
     return {
@@ -124,8 +127,8 @@ def numbers_of(result: Mapping[str, Any]) -> Numbers:
         "by_distance_others": means(~both & (apart > 0)),
         "farthest_pairs": int((apart == apart.max()).sum()) // 2,
         "far_from": max(2, math.ceil(apart.max() / 2)),
-        "far_borders": round(float(cosines[far & both].mean()), 4),
-        "far_others": round(float(cosines[far & ~both].mean()), 4),
+        "far_borders": mean(far & both),
+        "far_others": mean(far & ~both),
         "cosines": result["cosines"],
     }
 
@@ -145,6 +148,9 @@ def words_similarity(numbers: Mapping[str, Any]) -> Words:
     pairs = f"The {count} farthest pairs are" if count > 1 else "The farthest pair is"
     is_more = far - near >= MARGIN
     compared = "more alike" if is_more else "less alike" if near - far >= MARGIN else "as alike"
+    if borders is None or others is None:
+        here = f"{pairs} {compared} ({_signed(far)}); this grid is too small to compare borders."
+        return Words(title, here)
     if borders - others >= MARGIN:
         reason = "borders are alike"
     else:

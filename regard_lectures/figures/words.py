@@ -79,9 +79,9 @@ def onehot(text: str | None, word: int, model: str) -> Drawing:
     with Board(words_onehot(numbers), (0.75, 2.1, 1.3), details, limits=model_line(model)) as board:
         board.matrix(0, "one-hot", one_hot[:, None].numpy(), positive_scale(), (labels, [""]),
                      ("words", ""), ".0f")  # fmt: skip
-        board.matrix(1, "the matrix", matrix.numpy(), scale, (labels, names),
+        board.matrix(1, "the matrix", matrix.numpy().round(1) + 0.0, scale, (labels, names),
                      ("words", of_all), ".1f")  # fmt: skip
-        board.matrix(2, "their product", product[None].numpy(), scale,
+        board.matrix(2, "their product", product[None].numpy().round(1) + 0.0, scale,
                      ([labels[word - 1]], names), ("", of_all), ".1f")  # fmt: skip
         return board.drawing(**numbers)
 
@@ -270,11 +270,10 @@ def _draw_map(board: Board, numbers: Numbers) -> None:
     for man, woman in STEPS:
         axes.annotate("", spots[woman], spots[man], arrowprops={"arrowstyle": "->",
                       "color": PURPLE})  # fmt: skip
-    for low, high, limit in zip(
-        np.min([*spots.values()], 0), np.max([*spots.values()], 0),
-        (axes.set_xlim, axes.set_ylim), strict=True,
-    ):  # fmt: skip
-        limit(low - 0.3 * (high - low), high + 0.3 * (high - low))
+    corners = np.array([*spots.values()])
+    low, high = corners.min(0), corners.max(0)
+    (left, bottom), (right, top) = low - 0.3 * (high - low), high + 0.3 * (high - low)
+    axes.set(xlim=(left, right), ylim=(bottom, top))
     boxes: list[tuple[float, float, float, float]] = []
     for man, woman in STEPS:
         away = np.subtract(spots[woman], spots[man])  # labels stand beyond the ends of the arrow

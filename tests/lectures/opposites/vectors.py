@@ -53,6 +53,7 @@ def _layers(least: float, word: str) -> dict[str, Any]:
         "word": "bank", "nearest": [[near], [near]], "elsewhere_least": [1.0, least],
         "elsewhere_largest": [1.0, 0.9], "contexts": 12, "words": 90,
         "cosine_its_embedding": [1.0, 0.4],
+        "cosine_the_word_elsewhere": [1.0, 0.7],
     }  # fmt: skip
 
 
