@@ -20,7 +20,7 @@ import numpy as np
 from regard.draw.labels import Weights
 from regard.explain.images.patches import mean_distance
 from regard.explain.maps import row_entropy
-from regard.explain.names import in_words
+from regard.explain.names import COUNTED, in_words
 from regard.layers import Tap
 from regard.layers.tap.without_head import without_head
 from regard.models import Model
@@ -132,7 +132,7 @@ def heads_table(heads: Sequence[Summary], over: str, effect: str) -> str:
             f"{in_words(summary.head):<32}{summary.effect:>7.3f}{''.join(cells)}  {summary.head}"
         )
     legend = IMAGE_LEGEND if isinstance(heads[0], ImageHeadSummary) else TEXT_LEGEND
-    lines += [f"over {over}", f"{'effect':<17}{effect}", legend]
+    lines += [f"over {over}", f"{'effect':<17}{effect}", legend, f"{COUNTED}."]
     return "\n".join(lines)
 
 

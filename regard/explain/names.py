@@ -24,6 +24,8 @@ def in_words(name: str, heads: str = "") -> str:
         ('decoder layer 1, head 7 (cross)', 'encoder layer 0 (self)')
         >>> in_words("decoder.0-2.cross", "all heads")
         'decoder layers 0-2, all heads (cross)'
+        >>> in_words("layers.2.self.1")  # a model of one stack
+        'layer 2, head 1 (self)'
     """
     match = _NAME.fullmatch(name)
     if match is None:
@@ -33,4 +35,5 @@ def in_words(name: str, heads: str = "") -> str:
     if last is not None and last != first:
         layers = f"layers {first}-{last}"
     phrase = heads if head is None else f"head {head}"
-    return f"{stack} {layers}{f', {phrase}' if phrase else ''} ({kind.replace('_', '-')})"
+    side = "" if stack == "layers" else f"{stack} "
+    return f"{side}{layers}{f', {phrase}' if phrase else ''} ({kind.replace('_', '-')})"

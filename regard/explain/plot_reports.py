@@ -15,9 +15,12 @@ from regard.draw.frame import EDGE, Frame, Texts, framed_sheet
 from regard.draw.sheet import LEADING, TEXT, WIDTH, Chart, Medium, points, render, style
 from regard.explain.heads import ImageHeadSummary
 from regard.explain.images.hiding import HidingReport
+from regard.explain.names import COUNTED, in_words
 from regard.runtime.files import write_file
 
 GAP = 40
+LEAST_EFFECT = 0.01
+"""Nats: a smaller rise of the loss is not called a cost."""
 HEAD = LEADING * TEXT + 4
 
 
@@ -78,13 +81,14 @@ def draw_heads(heads: Sequence[ImageHeadSummary], over: str) -> Figure:
     distance = np.array([head.distance for head in heads])
     effect = np.array([head.effect for head in heads])
     costliest = heads[int(effect.argmax())]
-    correlation = np.corrcoef(distance, effect)[0, 1] if len(set(distance)) > 1 else np.nan
+    varies = len(set(distance)) > 1 and len(set(effect)) > 1
+    correlation = np.corrcoef(distance, effect)[0, 1] if varies else np.nan
     clause = f"; correlation of distance and cost {correlation:+.2f}"
     clause = "" if np.isnan(correlation) else clause
-    caption = (
-        f"Each point is a head, over {over}. Removing {costliest.head} costs most, "
-        f"{costliest.effect:.2f} nats{clause.replace('-', '−')}."
-    )
+    worth = f"Removing {in_words(costliest.head)} costs most, {costliest.effect:.2f} nats"
+    if costliest.effect < LEAST_EFFECT:
+        worth = f"No head costs {LEAST_EFFECT:g} nats or more if it is removed"
+    caption = f"Each point is a head, over {over}. {worth}{clause.replace('-', '−')}. {COUNTED}."
     title = "How far the heads look, and what each is worth"
     frame = framed_sheet(Texts(title, caption, "", Medium()), [])
     axes = _panel(frame, 0, "mean attention distance, in pixels", "layer")
@@ -98,7 +102,8 @@ def draw_heads(heads: Sequence[ImageHeadSummary], over: str) -> Figure:
     axes.axhline(0, color=INK, linewidth=1)
     point = (costliest.distance, costliest.effect)
     is_right = costliest.distance > (float(distance.min()) + float(distance.max())) / 2
-    axes.annotate(costliest.head, point, xytext=(0, 10), ha="right" if is_right else "left",
+    name = in_words(costliest.head).removeprefix("encoder ").removesuffix(" (self)")
+    axes.annotate(name, point, xytext=(0, 10), ha="right" if is_right else "left",
                   textcoords="offset points", fontsize=points(TEXT))  # fmt: skip
     low, high = min(0.0, float(effect.min())), float(effect.max())
     axes.set_ylim(low - 0.05 * (high - low) - 1e-9, high + 0.2 * (high - low) + 1e-9)

@@ -43,7 +43,8 @@ function decode(base64, width) {
 function inWords(name, heads, last) {
   const [stack, first, kind, head] = name.split(".");
   const layers = last === undefined || last === first ? `layer ${first}` : `layers ${first}-${last}`;
-  return `${stack} ${layers}, ${head === undefined ? heads : `head ${head}`} (${kind})`;
+  const side = stack === "layers" ? "" : `${stack} `; // a model of one stack
+  return `${side}${layers}, ${head === undefined ? heads : `head ${head}`} (${kind})`;
 }
 
 // One attention layer: numbers are decoded on first use, and one head or the mean is a table.

@@ -118,6 +118,8 @@ class HiddenPatches:
 Verdict = Literal["holds", "does not hold", "cannot tell"]
 MARGIN = 0.05
 """The least difference of probabilities, of one image, that counts."""
+FEWEST_DRAWS = 10
+"""With fewer random draws, nothing is said of an image."""
 VERDICTS: dict[Verdict, str] = {
     "holds": "the map holds, these patches matter more",
     "does not hold": "the map does not hold, these patches matter less",
@@ -134,12 +136,14 @@ def judge(most: float, random: Sequence[float]) -> Verdict:
 
     Returns:
         `holds` or `does not hold` only if `most` is outside the interval of 95% of the draws, and
-        `MARGIN` from their mean; else `cannot tell`.
+        `MARGIN` from their mean; else, or for fewer draws than `FEWEST_DRAWS`, `cannot tell`.
 
     Example:
-        >>> judge(0.1, [0.5, 0.6, 0.7]), judge(0.95, [0.95, 0.94, 0.95]), judge(0.9, [0.2, 0.3])
+        >>> judge(0.1, [0.5] * 20), judge(0.95, [0.95] * 20), judge(0.9, [0.2] * 20)
         ('holds', 'cannot tell', 'does not hold')
     """
+    if len(random) < FEWEST_DRAWS:
+        return "cannot tell"
     low, high = np.quantile(random, (0.025, 0.975))
     mean = float(np.mean(random))
     if most < low and most <= mean - MARGIN:
@@ -275,6 +279,8 @@ class Mean:
         return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})".replace("-", "−")
 
 
+FEWEST_IMAGES = 10
+"""With fewer images, nothing is said of a model's maps."""
 MARGIN_OF_MEANS = 0.01
 """The least difference of probabilities, in the mean over images, that counts."""
 
@@ -311,6 +317,8 @@ class HidingReport:
     @property
     def verdict(self) -> str:
         """One sentence: what the test says about such maps of this model."""
+        if len(self.tests) < FEWEST_IMAGES:
+            return f"too few images to tell: {FEWEST_IMAGES} or more are needed"
         if self.difference.low > MARGIN_OF_MEANS:
             return "the maps hold: what is looked at most matters more than other patches"
         if self.difference.high < -MARGIN_OF_MEANS:

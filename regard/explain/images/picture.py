@@ -15,7 +15,7 @@ from regard.draw.colours import BLUE, INK, MUTED, ORANGE, Colours, over_image
 from regard.draw.frame import EDGE, Frame, Texts, framed_sheet
 from regard.draw.labels import Weights
 from regard.draw.sheet import LEADING, SMALLEST, TEXT, WIDTH, Medium, points, shorten, text_width
-from regard.explain.images.hiding import HiddenPatches
+from regard.explain.images.hiding import HiddenPatches, judge
 from regard.explain.images.patches import chosen_row, over_patches, row_over_tokens
 from regard.explain.look import Look, LookSelection
 from regard.explain.plot import GAP, facts_of
@@ -113,11 +113,13 @@ def draw_maps(
     picture = look.picture
     assert picture is not None  # checked in `Look.choose`
     name = query_name(look, choice)
-    caption = f"Where {name} looks, by layer and head; each is scaled to its own largest weight."
+    caption = f"Where {name} looks, by layer and head, from 0; each with its own scale."
     if test:
+        low, high = test.interval
         caption += (
             f" Hiding {test.hidden} of {test.patches} patches by the last mean: P({test.label}) "
-            f"{test.before:.2f} → {test.most:.2f}; others → {test.others:.2f}."
+            f"{test.before:.2f} → {test.most:.2f}; others → {test.others:.2f} ({low:.2f} to "
+            f"{high:.2f}): {judge(test.most, test.random)}."
         )
     facts = [*facts_of(look, choice), *_test_facts(test)]
     frame = framed_sheet(Texts(look.title, caption, " ".join(facts), medium), [])
@@ -163,7 +165,7 @@ def query_name(look: Look, choice: LookSelection) -> str:
 
 
 def _layer_and_head(choice: LookSelection) -> str:
-    return choice.name.removesuffix(" (self)").replace("encoder ", "")
+    return f"{choice.name.removesuffix(' (self)').replace('encoder ', '')} (counted from 0)"
 
 
 def _draw_test(frame: Frame, test: HiddenPatches, left: float, top: float) -> None:

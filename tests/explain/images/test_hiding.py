@@ -105,11 +105,12 @@ def test_the_interval_is_the_usual_one_and_the_verdict_follows_it():
     assert (mean.mean, mean.low, mean.high) == pytest.approx((0.3, 0.3 - reach, 0.3 + reach))
     assert Mean.of([0.5]) == Mean(0.5, 0.5, 0.5)
 
-    def report(most: float, other: float) -> HidingReport:
+    def report(most: float, other: float, images: int = 10) -> HidingReport:
         test = HiddenPatches("a", 10, 2, 0.9, most, (other,), 0.9, "mean", 0)
-        return HidingReport("rollout", Hiding(), (test, test))
+        return HidingReport("rollout", Hiding(), (test,) * images)
 
     assert "maps hold" in report(0.1, 0.8).verdict
+    assert "too few images to tell" in report(0.1, 0.8, images=9).verdict
     assert "mislead" in report(0.8, 0.1).verdict
     assert "do not hold" in report(0.5, 0.5).verdict
     unsure = HidingReport("rollout", Hiding(), (*report(0.1, 0.8).tests, *report(0.8, 0.1).tests))
@@ -117,13 +118,14 @@ def test_the_interval_is_the_usual_one_and_the_verdict_follows_it():
 
 
 def test_one_image_that_contradicts_its_map_is_said():
-    def verdict(most: float, random: tuple[float, ...]) -> str:
-        return HiddenPatches("a", 10, 2, 0.9, most, random, 0.9, "mean", 0).verdict
+    def verdict(most: float, random: tuple[float, ...], times: int = 10) -> str:
+        return HiddenPatches("a", 10, 2, 0.9, most, random * times, 0.9, "mean", 0).verdict
 
     assert "the map holds" in verdict(0.1, (0.8, 0.9))
     assert "cannot tell" in verdict(0.5, (0.4, 0.9))
     assert "cannot tell" in verdict(0.95, (0.95, 0.96))  # outside the draws, but by no margin
     assert "does not hold" in verdict(0.9, (0.4, 0.5))
+    assert "cannot tell" in verdict(0.1, (0.8, 0.9), times=4)  # too few draws
 
 
 def test_settings_that_cannot_be_are_refused():

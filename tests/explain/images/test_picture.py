@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -66,3 +68,24 @@ def test_pictures_of_many_images_can_be_read():
         ]
         assert problems(draw_heads(heads, "100 images")) == []
         assert problems(draw_heads(heads[:2], "1 image")) == []
+
+
+def test_heads_without_an_effect_are_not_said_to_cost_something():
+    def heads(effect: float) -> list[ImageHeadSummary]:
+        return [ImageHeadSummary(f"encoder.0.self.{n}", 3.0 + n, 1, 0, 1, effect) for n in (0, 1)]
+
+    def shown(effect: float) -> str:
+        return " ".join(text.get_text() for text, _ in texts(draw_heads(heads(effect), "9 images")))
+
+    assert "No head costs 0.01 nats or more if it is removed" in shown(0.004)
+    assert "Removing encoder layer 0, head 0 (self) costs most, 0.20 nats" in shown(0.2)
+    assert "Layers and heads count from 0" in shown(0.2)
+
+
+def test_maps_say_what_hiding_says_and_from_where_layers_count():
+    look = pipeline().look(photo())
+    choice = look.choose("maps")
+    test = replace(look.test(choice), before=0.95, most=0.95, random=(0.94,) * 20)
+    shown = " ".join(text.get_text() for text, _ in texts(draw(look, choice, test)))
+    assert "0.95 → 0.95; others → 0.94 (0.94 to 0.94): cannot tell." in " ".join(shown.split())
+    assert "by layer and head, from 0" in shown
