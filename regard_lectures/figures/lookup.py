@@ -29,14 +29,14 @@ from regard_lectures.limits import model_line
 from regard_lectures.map_labels import map_labels
 from regard_lectures.tries import listed
 
-TEXT = "The old woman gave the child a red apple."
+TEXT = "The old woman gave us apples."
 KINDS = {
     "encoder": "encoder.*.self",
     "decoder": "decoder.*.self",
     "cross": "decoder.*.cross",
 }
 """The kinds of attention, each with the pattern of its layers' names."""
-MOST_WORDS = 10
+MOST_WORDS = 8
 """The most queries and keys of the maps."""
 DOUBT = 0.05
 """The p-value from which on a difference may be chance."""
@@ -276,7 +276,7 @@ def words_lookup(numbers: Numbers) -> Words:
         if names:
             named = listed([f"{name} ({exact[name]:.0f}%)" for name in names])
             parts.append(f"{phrase}: {named}")
-    caption = "; ".join(parts) + f". Softmax: {soft}."
+    caption = "; ".join(parts) + "."
     first, second = numbers["translations"]
     same = "stays" if first == second else "changes"
     shown = f" Maps: the first {MOST_WORDS} words." if numbers["words"] > MOST_WORDS else ""
@@ -310,9 +310,11 @@ def _draw(pipeline: Pipeline, shown: Shown, scores: dict[str, Score], origin: st
         board.lines([line for text in written for line in wrap(text, width, TEXT_HEIGHT)])
         sides = shown.maps[0].queries, shown.maps[0].keys
         queries, keys = (map_labels(side[:MOST_WORDS], 100) for side in sides)
+        masked = np.array(numbers["weights_softmax"]) == 0  # a softmax is positive elsewhere
         headings = {"softmax": "softmax", "nearest": "the nearest key alone"}
         for panel, (name, heading) in enumerate(headings.items()):
             table = np.array(numbers[f"weights_{name}"])[:MOST_WORDS, :MOST_WORDS]
+            table[masked[:MOST_WORDS, :MOST_WORDS]] = np.nan  # grey, unlike a small weight
             board.matrix(panel, heading, table, positive_scale(), (queries, keys), ("query", "key"))
         _draw_bars(board, numbers)
         return board.drawing(**numbers)
@@ -322,10 +324,15 @@ def _draw_bars(board: Board, numbers: Numbers) -> None:
     """Draw the share of right translations for the softmax and each look-up."""
     axes = board.chart(2, "translations right, %", ticks=10)
     bars = numbers["exact"]
-    axes.barh(range(len(bars)), bars, 0.5, color=[BLUE] + [ORANGE] * (len(bars) - 1))
+    axes.barh(
+        [row + 0.18 for row in range(len(bars))],
+        bars,
+        0.28,
+        color=[BLUE] + [ORANGE] * (len(bars) - 1),
+    )
     for row, (name, share) in enumerate(zip(numbers["sets"], bars, strict=True)):
         said = name if row == 0 else f"look-up: {name}"
-        axes.write((0, row - 0.3), f"{said}: {share:.0f}", va="bottom")
+        axes.write((0, row), f"{said}: {share:.0f}", va="bottom")
     axes.set(xlim=(0, 104), ylim=(len(bars) - 0.5, -0.8))
     axes.set_yticks([])
     axes.grid(visible=False, axis="y")
