@@ -295,8 +295,8 @@ def words_finetuning(numbers: Numbers) -> Words:
     means = [_mean(lines[index]) for lines in (free, half, frozen, scratch)]
     caption = (
         f"With {counts[index]} labels: all of it learns {means[0]:.0f}%, half frozen "
-        f"{means[1]:.0f}%, encoder frozen {means[2]:.0f}%, from scratch {means[3]:.0f}% right (the "
-        f"most frequent label {numbers['most_frequent']:.0f}%). "
+        f"{means[1]:.0f}%, encoder frozen {means[2]:.0f}%, from scratch {means[3]:.0f}% right "
+        f"(dotted: the most frequent label, {numbers['most_frequent']:.0f}%). "
         f"{_said_freezing(frozen[index], free[index])}"
     )
     if numbers["cut"]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
@@ -96,7 +96,7 @@ def brevity(length: int, closest: int) -> float:
 def numbers_of(text: str) -> Numbers:
     """What the picture shows and its words say."""
     candidate, references = read_pair(text)
-    tokenize = Tokenizer13a()
+    tokenize: Callable[[str], str] = Tokenizer13a()  # type: ignore[no-untyped-call]
     tokens = tokenize(candidate).split()
     reference_tokens = [tokenize(reference).split() for reference in references]
     pairs = [counts(tokens, reference_tokens, n) for n in range(1, ORDER + 1)]

@@ -139,7 +139,8 @@ def _best_for_less(table: list[list[Any]], column: int) -> list[str]:
         table: The name, both scores and both costs of each model.
         column: The column of the score; that of its cost is two further.
     """
-    ours, others = [], []
+    ours: list[list[Any]] = []
+    others: list[list[Any]] = []
     for row in table:
         (ours if row[0].startswith("Transformer") else others).append(row)
     score = max(row[column] for row in others if row[column] is not None)

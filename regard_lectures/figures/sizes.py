@@ -108,7 +108,8 @@ def _said_cost(numbers: Numbers) -> str:
 def _words_growth(numbers: Numbers) -> Words:
     names = ("models", "parameters_computed", "flops_computed", "parameters_published")
     rows = [row for row in zip(*(numbers[key] for key in names), strict=True) if row[3] is not None]
-    power = float(np.polyfit(*(np.log([row[column] for row in rows]) for column in (1, 2)), 1)[0])
+    logarithms = np.log([row[1:3] for row in rows])  # (model, parameters and FLOPs)
+    power = float(np.polyfit(logarithms[:, 0], logarithms[:, 1], 1)[0])
     pace = (
         "faster than" if power > 1 + STEEP else "more slowly than" if power < 1 - STEEP
         else "in proportion to"

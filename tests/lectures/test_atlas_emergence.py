@@ -197,7 +197,7 @@ def test_a_file_of_ones_own_is_read_and_named(tmp_path, monkeypatch):
     assert "on bytes of own.txt" in drawing.limits
     with pytest.raises(InputError, match=r"steps: got 1500, expected at most \d+, since no text"):
         show("laws", file=str(file))
-    with pytest.raises(InputError, match="file: cannot read nowhere, expected a text file"):
+    with pytest.raises(InputError, match="file: cannot read nowhere: expected a text file"):
         show("laws", file="nowhere")
 
 
