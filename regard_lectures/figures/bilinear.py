@@ -127,22 +127,23 @@ class Form:
         k = q if self.shared else self.head.key_value(x).chunk(2, dim=-1)[0]
         return self.head.score.scores(q, k)
 
-    def train(self, words: Labelled, steps: int) -> list[float]:
-        """Train W_q and W_k on all pairs of words; right and wrong pairs weigh the same.
 
-        Large weights are penalized: with 100 × 100 numbers in each matrix and few words, a form
-        would learn its words by heart.
-        """
-        weights = [self.head.query.weight]
-        weights += [] if self.shared else [self.head.key_value.weight]
-        optimizer, losses = Adam(weights, lr=RATE), list[float]()
-        for _ in range(steps):
-            scores = self.scores(words.x)
-            right, wrong = scores[words.right], scores[~words.right]
-            loss = F.softplus(-right).mean() + F.softplus(wrong).mean()  # -log σ(s), -log(1 - σ(s))
-            size = sum((weight.square().sum() for weight in weights), torch.zeros(()))
-            losses.append(descend(optimizer, loss + PENALTY * size))
-        return losses
+def train(form: Form, words: Labelled, steps: int) -> list[float]:
+    """Train W_q and W_k on all pairs of words; right and wrong pairs weigh the same.
+
+    Large weights are penalized: with 100 × 100 numbers in each matrix and few words, a form
+    would learn its words by heart.
+    """
+    weights = [form.head.query.weight]
+    weights += [] if form.shared else [form.head.key_value.weight]
+    optimizer, losses = Adam(weights, lr=RATE), list[float]()
+    for _ in range(steps):
+        scores = form.scores(words.x)
+        right, wrong = scores[words.right], scores[~words.right]
+        loss = F.softplus(-right).mean() + F.softplus(wrong).mean()  # -log σ(s), -log(1 - σ(s))
+        size = sum((weight.square().sum() for weight in weights), torch.zeros(()))
+        losses.append(descend(optimizer, loss + PENALTY * size))
+    return losses
 
 
 def judged(scores: Tensor, words: Labelled) -> dict[str, float]:
@@ -201,7 +202,7 @@ def measure_seed(own: Tensor, left_out: Iterable[str], steps: int, seed: int) ->
     scores = {"plain": plain.scores(own, own)}
     for name in ("shared", "learned"):
         form = Form(own.shape[1], shared=name == "shared")
-        form.train(seen, steps)
+        train(form, seen, steps)
         with torch.no_grad():
             shares[name] = judged(form.scores(unseen.x), unseen)
             scores[name] = form.scores(own)
