@@ -64,12 +64,12 @@ def contexts_of(word: str, text: str, bank: str = "") -> Contexts:
     """
     sentences = read_bank(bank)
     folded, same = word.lower(), words_of(text)
-    found: dict[bool, list[str]] = {True: [], False: []}
+    sentences_by: dict[bool, list[str]] = {True: [], False: []}
     for sentence in sentences:
         words = words_of(sentence)
         if words and words != same:
-            found[folded in words].append(sentence)
-    count = len(found[True])
+            sentences_by[folded in words].append(sentence)
+    count = len(sentences_by[True])
     fewest = 1 if bank else FEWEST
     if count < fewest:
         which = bank or f"the {len(sentences):,} sentences that are shipped"
@@ -80,7 +80,10 @@ def contexts_of(word: str, text: str, bank: str = "") -> Contexts:
             fix=f"bank=FILE names your own sentences with {word!r}, one on each line",
         )
     draw = random.Random(0)
-    with_word, others = _some(draw, found[True], CONTEXTS), _some(draw, found[False], OTHERS)
+    with_word, others = (
+        _some(draw, sentences_by[True], CONTEXTS),
+        _some(draw, sentences_by[False], OTHERS),
+    )
     return Contexts(with_word, others, count, len(sentences))
 
 

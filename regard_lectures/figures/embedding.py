@@ -93,14 +93,14 @@ def measure_embedding(pipeline: Pipeline, text: str) -> Numbers:
     translation = pipeline.translate(text, allow_unknown=True)
     batch = pipeline.task.encode([Pair(text, translation)]).batch([0])
     whole = float((rows * root + positions).norm(dim=1).mean())
-    answers, changed, kept = [], [], []
+    answers, changed, length_kept = [], [], []
     for factor in factors:
         with multiplied(embeds, factor):
             answers.append(pipeline.translate(text, allow_unknown=True))
             changed.append(_probability(model, batch))
         now = float((rows * factor + positions).norm(dim=1).mean())
         with multiplied(embeds, factor, whole / now):
-            kept.append(_probability(model, batch))
+            length_kept.append(_probability(model, batch))
     lengths = [rows.norm(dim=1), rows.norm(dim=1) * root, positions.norm(dim=1)]
     return {
         "model": pipeline.name,
@@ -112,7 +112,7 @@ def measure_embedding(pipeline: Pipeline, text: str) -> Numbers:
         "factors": factors,
         "answers": answers,
         "probability": changed,
-        "probability_length_kept": kept,
+        "probability_length_kept": length_kept,
     }
 
 
@@ -169,12 +169,12 @@ def words_embedding(numbers: Mapping[str, Any]) -> Words:
     stand = "drown beside" if drowned else "stand beside"
     first = f"The rows of the embedding ({rows:.1f} long on average) {stand} positions of "
     first += f"{positions:.1f}"
-    kept = numbers["probability_length_kept"]
-    ends = [_verdict(share, usual) for share in (kept[0], kept[-1])]
+    length_kept = numbers["probability_length_kept"]
+    ends = [_verdict(share, usual) for share in (length_kept[0], length_kept[-1])]
     caption = (
         f"{first}; times √d they are {scaled:.1f} long. With the length of the sum kept, the "
-        f"translation {ends[0]} for × 1, where words are faint ({kept[0]:.0%}), and {ends[1]} for "
-        f"× {numbers['dim']}, where positions are ({kept[-1]:.0%})."
+        f"translation {ends[0]} for × 1, where words are faint ({length_kept[0]:.0%}), and "
+        f"{ends[1]} for × {numbers['dim']}, where positions are ({length_kept[-1]:.0%})."
     )
     return Words(title, caption)
 

@@ -151,16 +151,16 @@ def _dominant(numbers: Mapping[str, Any], names: Sequence[str]) -> tuple[str, fl
 def _words_table(numbers: Mapping[str, Any]) -> Words:
     rows, columns = len(numbers["table"]), len(numbers["table"][0])
     which, share = _dominant(numbers, [f"column {number}" for number in range(1, columns + 1)])
-    each = f"{rows} {'row is a vector' if rows == 1 else 'rows are vectors'} of {columns}"
+    row_phrase = f"{rows} {'row is a vector' if rows == 1 else 'rows are vectors'} of {columns}"
     if rows == 1:
-        title = f"{each}: one row has no distances, and no mean to subtract"
+        title = f"{row_phrase}: one row has no distances, and no mean to subtract"
         return Words(title, "With more rows each column can be scaled by its standard deviation.")
     if not share:
-        return Words(f"{each}, all alike", "Nothing can be scaled: no column has two values.")
+        return Words(f"{row_phrase}, all alike", "Nothing can be scaled: no column has two values.")
     if columns == 1:
-        return Words(f"{each}: a single column", "Scaled: mean 0, standard deviation 1.")
+        return Words(f"{row_phrase}: a single column", "Scaled: mean 0, standard deviation 1.")
     verdict = "dominates" if share >= DOMINATES else "does not dominate"
-    title = f"{each}; unscaled, {which} {verdict} the distances"
+    title = f"{row_phrase}; unscaled, {which} {verdict} the distances"
     constant = sum(not value for value in numbers["share_of_distance"])
     after = f"scaled, each of {columns - constant} columns counts the same"
     also = f"; {constant} without differences stay 0" if constant else ""
@@ -349,8 +349,8 @@ def _draw_image(path: str) -> Drawing:
     )
     with Board(words_inputs(numbers), (1.3, 1), details, limits=COMPUTED) as board:
         start = board.heading(0, "the image; in the square: its middle")
-        left_edge, up, room, high = board.panel_box(0)
-        factor = min(room / width, (up + high - start) / height)
+        left_edge, up, panel_width, high = board.panel_box(0)
+        factor = min(panel_width / width, (up + high - start) / height)
         axes = board.sheet.axes(left_edge, start, width * factor, height * factor)
         axes.imshow(np.array(picture), cmap="gray", vmin=0, vmax=255, aspect="auto")
         side = max(3, 24 / factor)  # seen from afar

@@ -92,12 +92,12 @@ def bound(dim: int, reach: float) -> int | None:
     f = t² (t² − ε²): N (1 − ε²) / (1 − N ε²) and N (N + 2) (1 − ε²) / (3 − (N + 2) ε²).
     """
     square = reach**2
-    found = []
+    bounds = []
     if dim * square < 1:
-        found.append(dim * (1 - square) / (1 - dim * square))
+        bounds.append(dim * (1 - square) / (1 - dim * square))
     if (dim + 2) * square < 3:
-        found.append(dim * (dim + 2) * (1 - square) / (3 - (dim + 2) * square))
-    return math.floor(min(found) + 1e-9) if found else None
+        bounds.append(dim * (dim + 2) * (1 - square) / (3 - (dim + 2) * square))
+    return math.floor(min(bounds) + 1e-9) if bounds else None
 
 
 def _angles(rows: Tensor) -> Tensor:
@@ -197,18 +197,18 @@ def words_orthogonal(numbers: Mapping[str, Any]) -> Words:
     dim = numbers["written_dimension"]
     at = numbers["fitted_dimensions"].index(dim)
     optimized = numbers["pushed_apart"][at : at + 1]
-    found = max(numbers["written"], *optimized, 0)
+    largest_set = max(numbers["written"], *optimized, 0)
     between = f"{90 - degrees:g}° to {90 + degrees:g}°"
     all_inside = numbers["inside_written"] == 1
     if all_inside:
-        title = f"{found:,} directions fit in {dim:,} dimensions, each two {between} apart"
+        title = f"{largest_set:,} directions fit in {dim:,} dimensions, each two {between} apart"
     else:
         title = f"Not all angles of the constructed directions in {dim:,} dimensions are {between}"
     exponent, most = numbers["log10_exp"][at], numbers["bound"][at]
     lecture = f"The slide's exp(εN) would be {power_of_ten(exponent)}"
     if most is not None and exponent > math.log10(most):
         verdict = f"{lecture}; no set can have more than {most:,}, so it is too many"
-    elif exponent > math.log10(found):
+    elif exponent > math.log10(largest_set):
         verdict = f"{lecture}, more than were found"
     else:
         verdict = f"{lecture}, fewer than were found, so it is no upper limit"
