@@ -547,7 +547,7 @@ _FIGURES = {
     "growth": Figure(
         title="Recurrence, convolution and attention as a text becomes longer",
         lectures=("2.9",),
-        own="length=, dim=, kernel=, reach=: sizes of your own, on your machine; none else: random numbers",
+        own="length=, dim=, kernel=, reach=: your sizes, on your machine; none else: random numbers",
         options={
             "length": Option(8192, "the longest text", low=64, high=16384),
             "dim": Option(64, "width of a token", low=4, high=512),

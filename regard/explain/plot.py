@@ -176,7 +176,8 @@ def _draw_positions(look: Look, choice: LookSelection, medium: Medium) -> Figure
     if choice.map.stack.endswith(".self"):
         which = "written last" if choice.map.writes else "itself"
         origin = f"0 is the word {which}, −1 the one before"
-    caption = f"Mean weight of each head by distance from the query word: {origin}."
+    cut = f", of distances up to {longest - 1}" if window < longest - 1 else ""
+    caption = f"Mean weight by distance from the query word{cut}: {origin}. {COUNTED}."
     details = [
         "Rows: the heads.",
         f"Columns: the distance from the query word; {origin}.",
@@ -434,8 +435,8 @@ def _draw_panels(panels: Sequence[Panel], texts: Texts, left_out: str = "") -> F
     row = min((frame.height - above) / rows, 96)
 
     steps = math.ceil(round(COLUMN / column, 6)), math.ceil(round(ROW / row, 6))
-    if max(steps) > 1 and not left_out:  # once more, with the sentence that says so
-        return _draw_panels(panels, texts, _steps_sentence(*steps))
+    if (sentence := _steps_sentence(*steps)) != left_out:  # once more, with room for the sentence
+        return _draw_panels(panels, texts, sentence)
     total = fixed + len(panels) * (columns * column + layout.right_gap)
     top = frame.top + (frame.height - above - rows * row) / 2 + above
     left = EDGE + max(0.0, WIDTH - total) / 2

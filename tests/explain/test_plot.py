@@ -245,3 +245,22 @@ def test_the_sign_of_a_difference_is_seen_without_colours():
     struck = [patch for axes in figure.axes for patch in axes.patches if patch.get_hatch()]
     change = [s.site("decoder.0.cross").matrix() for s in (both.before, both.after)]
     assert len(struck) == np.sum(change[1] - change[0] < 0)
+
+
+@pytest.mark.parametrize("layers", [2, 3, 5, 12])
+def test_the_sentence_about_names_is_true_of_the_names(layers):
+    figure = figure_of(look(["word"] * 3, layers=layers, heads=8), "positions")
+    said = " ".join(text.get_text() for text in visible_texts(figure))
+    [axes] = [chart for chart in figure.axes if len(chart.get_yticklabels()) > 1]
+    first, second = (round(tick - 0.5) for tick in axes.get_yticks()[:2])
+    ordinals = {2: "2nd", 3: "3rd"}
+    if second - first > 1:
+        assert f"Every {ordinals.get(second - first, f'{second - first}th')} row" in said
+    else:
+        assert "is named" not in said
+    assert "Layers and heads count from 0" in said
+
+
+def test_distances_that_are_not_drawn_are_said():
+    figure = figure_of(look(words(40)), "positions")
+    assert "of distances up to 39" in " ".join(t.get_text() for t in visible_texts(figure))
