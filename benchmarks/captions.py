@@ -1,7 +1,9 @@
 """Captioners: are captions of drawn scenes true, and do their words look at what they name?
 
     python -m benchmarks.captions scenes small/caption --count 1000
-    python -m benchmarks.captions flickr RUN --data ../shared/data/flickr8k_full
+    python -m benchmarks.captions prepare flickr8k --data ../shared/data/flickr8k_full
+    regard train own/caption data.folder=flickr8k -o runs/flickr
+    python -m benchmarks.captions flickr runs/flickr --data flickr8k
 
 `scenes` measures a captioner on scenes of kinds, or pairs of kinds, that no training scene has
 (`data.unseen` and `data.unseen_pairs` of its recipe): captions of which every statement is true;
@@ -16,7 +18,10 @@ one, that of the nearest training image by pixels, and of the nearest by its own
 from __future__ import annotations
 
 import argparse
+import csv
+import gzip
 import json
+import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +41,7 @@ from regard.data.synthetic.scenes import (
     make_scene,
 )
 from regard.tasks.measures.captions import score_captions
-from regard.tasks.measures.cider import cider_d
+from regard.tasks.measures.cider import cider_d, words_of
 
 SIDE = 256
 """Width and height of the drawn scenes in pixels; the model scales them down."""
@@ -174,6 +179,24 @@ def measure_flickr(pipeline: Any, folder: Path, limit: int | None) -> dict[str, 
     }
 
 
+def prepare(source: Path, folder: Path) -> None:
+    """Unpack Flickr8k into a folder: its images, and `captions.csv` with the official splits.
+
+    Captions are in lower case and without the blank and full stop at their end.
+    """
+    folder.mkdir(parents=True)
+    with tarfile.open(source / "images_96px.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    with gzip.open(source / "captions.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["split"] != "none"]
+    with (folder / "captions.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["image", "split", "caption"])
+        for row in rows:
+            text = " ".join(words_of(row["caption"]))
+            writer.writerow([f"images/{row['image']}", row["split"], text])
+
+
 def best_constant(train: Any, references: Sequence[Sequence[str]], candidates: int = 200) -> str:
     """Of some captions of the training set, the one with the highest CIDEr-D for all images."""
     texts = [captions[0] for captions in train.captions]
@@ -208,14 +231,17 @@ def encoded(pipeline: Any, images: Any) -> Any:
 def main() -> None:
     """Measure a captioner."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=("scenes", "flickr"))
-    parser.add_argument("model")
+    parser.add_argument("what", choices=("scenes", "prepare", "flickr"))
+    parser.add_argument("model", help="a captioner; with `prepare` the folder to write")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--maps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--data", type=Path, help="the folder with captions.csv and the images")
     parser.add_argument("-o", "--out", type=Path)
     options = parser.parse_args()
+    if options.what == "prepare":
+        prepare(options.data, Path(options.model))
+        return
     pipeline = regard.load(options.model, device="cpu")
     if options.what == "flickr":
         result = measure_flickr(pipeline, options.data, options.count)
