@@ -7,6 +7,9 @@ from pydoc import locate
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from sphinx.util import logging
+
+from docs import gallery, pictures
 from regard import __version__
 
 project = "Regard"
@@ -42,6 +45,7 @@ html_theme_options = {"navigation_with_keys": True}
 highlight_language = "text"
 
 
+LOG = logging.getLogger(__name__)
 CODE = re.compile(r"`+([^`]+?)`+", re.S)
 EMPHASIS = r"(?<![\w*])\*\w(?:[^*\n]*\w)?\*(?![\w*])"
 MARKUP = r"[\\|*]|(?<=\w)_(?!\w)"
@@ -96,8 +100,34 @@ def signature(app, what, name, obj, options, given, returned) -> tuple[str, None
     return ("", None) if what == "class" and hasattr(obj, "model_fields") else None
 
 
+def draw_what_is_old(app, env, added, changed, removed) -> set[str]:
+    """Draws the pictures of all pages; these pages are to be read anew: see `pictures`."""
+    del added, changed, removed
+    if not app.config.draw_pictures:
+        return set()
+    wanted = gallery.pictures()
+    for page in env.found_docs:
+        text = Path(env.doc2path(page)).read_text(encoding="utf-8")
+        wanted += pictures.pictures_of(page, text)
+    pages, errors = pictures.draw_all(wanted)
+    for error in errors:
+        LOG.warning("picture not drawn: %s", error)
+    return {gallery.PAGE, *pages}
+
+
+def put_into_page(app, page, source) -> None:
+    """Puts pictures and the gallery in the places of the comments of a page."""
+    text, drawn = source[0], app.config.draw_pictures
+    if gallery.COMMENT in text:
+        text = text.replace(gallery.COMMENT, gallery.gallery(drawn=drawn))
+    source[0] = pictures.with_pictures(page, text) if drawn else text
+
+
 def setup(app) -> None:
     """Called by Sphinx. Napoleon works at priority 500."""
+    app.add_config_value("draw_pictures", default=True, rebuild="env")
+    app.connect("env-get-outdated", draw_what_is_old)
+    app.connect("source-read", put_into_page)
     app.connect("autodoc-process-docstring", before_napoleon, priority=400)
     app.connect("autodoc-process-docstring", after_napoleon, priority=600)
     app.connect("autodoc-process-signature", signature)

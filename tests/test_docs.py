@@ -168,6 +168,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 def test_the_site_is_built_without_a_warning_and_asks_nothing_of_the_network(tmp_path) -> None:
     """Links within the site, headings included, are checked while it is built."""
     command = ["-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", tmp_path / "site"]
+    command += ["-D", "draw_pictures=0"]  # they take minutes: tests/test_pictures.py draws some
     built = subprocess.run(
         [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -100,6 +100,17 @@ def test_every_row_that_a_slide_names_is_in_the_ledger():
             assert set(slide.rows) <= rows, slide
 
 
+def test_a_slide_with_a_command_has_a_row_that_is_not_planned():
+    lines = re.findall(
+        r"^\| (\d+\.\d+[a-z]?) \|.*\| ([a-z ]+) \|$", (ROOT / "docs/lectures.md").read_text(), re.M
+    )
+    status = dict(lines)
+    for deck in index.decks().values():
+        for slide in deck.slides:
+            shown = {status[row] for row in slide.rows} - {"planned"}
+            assert shown or not slide.commands, slide
+
+
 def ledger() -> list[str]:
     """The commands of the ledger."""
     quoted = re.findall(r"`(regard [^`]+)`", (ROOT / "docs/lectures.md").read_text())
