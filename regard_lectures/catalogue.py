@@ -547,7 +547,7 @@ _FIGURES = {
     "growth": Figure(
         title="Recurrence, convolution and attention as a text becomes longer",
         lectures=("2.9",),
-        own="length=, dim=, kernel=, reach=: your sizes, on your machine; none else: random numbers",
+        own="length=, dim=, kernel=, reach=: your sizes and machine; else none: random numbers",
         options={
             "length": Option(8192, "the longest text", low=64, high=16384),
             "dim": Option(64, "width of a token", low=4, high=512),
@@ -647,7 +647,7 @@ _FIGURES = {
         title="Post-norm and pre-norm, with and without warm-up",
         lectures=("5.2",),
         module="training",
-        own="layers=, steps=, rate=: a training of your own; none else: the texts are random symbols",
+        own="layers=, steps=, rate=: a training of your own; else none: the texts are random",
         options={
             "layers": Option(8, "number of blocks", high=24),
             "steps": Option(200, "training steps", high=5000),
@@ -659,7 +659,7 @@ _FIGURES = {
     "residuals": Figure(
         title="Why residual connections and norms?",
         lectures=("5.1b",),
-        own="layers=, steps=, rate=: a training of your own; none else: the texts are random symbols",
+        own="layers=, steps=, rate=: a training of your own; else none: the texts are random",
         options={
             "layers": Option(8, "number of blocks", high=24),
             "steps": Option(200, "training steps", high=5000),

@@ -168,6 +168,10 @@ def _draw_positions(look: Look, choice: LookSelection, medium: Medium) -> Figure
     for m in choice.maps:
         means[m.site][list(look.knocked_out_in(m))] = np.nan
     values = np.stack([means[m.site][head] for m, head in map_heads])
+    masked = ""
+    if choice.map.stack == "decoder.self":
+        values[:, window + 1 :] = np.nan  # nothing looks at what comes later
+        masked = "; grey: masked"
     rows = [_head_name(look, m, head) for m, head in map_heads]
     columns = [f"{offset:+d}" if offset else "0" for offset in range(-window, window + 1)]
     panel = Panel(values, rows, [c.replace("-", "−") for c in columns], scale_for(values))
@@ -177,7 +181,7 @@ def _draw_positions(look: Look, choice: LookSelection, medium: Medium) -> Figure
         which = "written last" if choice.map.writes else "itself"
         origin = f"0 is the word {which}, −1 the one before"
     cut = f", of distances up to {longest - 1}" if window < longest - 1 else ""
-    caption = f"Mean weight by distance from the query word{cut}: {origin}. {COUNTED}."
+    caption = f"Mean weight by distance from the query word{cut}: {origin}{masked}. {COUNTED}."
     details = [
         "Rows: the heads.",
         f"Columns: the distance from the query word; {origin}.",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from regard import load
 from regard.draw.colours import diverging, sequential
 from regard.draw.sheet import DPI
 from regard.explain.look import Look, compare
@@ -264,3 +265,15 @@ def test_the_sentence_about_names_is_true_of_the_names(layers):
 def test_distances_that_are_not_drawn_are_said():
     figure = figure_of(look(words(40)), "positions")
     assert "of distances up to 39" in " ".join(t.get_text() for t in visible_texts(figure))
+
+
+def test_distances_that_a_decoder_may_not_look_at_are_masked_and_not_zero():
+    figure = figure_of(load("small/write").look("A dog and a cat."), "positions")
+    [axes] = [chart for chart in figure.axes if len(chart.get_yticklabels()) > 1]
+    assert "grey: masked" in " ".join(text.get_text() for text in visible_texts(figure))
+    [cells] = [m for m in (*axes.images, *axes.collections) if m.get_array() is not None]
+    values = np.ma.filled(np.ma.masked_invalid(cells.get_array().astype(float)), np.nan)
+    values = values.reshape(56, -1)
+    middle = values.shape[1] // 2
+    assert np.isnan(values[:, middle + 1 :]).all()
+    assert np.isfinite(values[:, : middle + 1]).all()
