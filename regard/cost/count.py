@@ -55,7 +55,9 @@ _STACK_PARTS = ("positions", *dict.fromkeys(_SUBLAYER_PARTS.values()), *_DECODER
 _ALL_PARTS = (
     *_EMBEDDING_PARTS.values(),
     *_FRONT_PARTS.values(),
-    *(f"{stack} {part}" for stack in ("encoder", "decoder") for part in _STACK_PARTS),
+    *(f"encoder {part}" for part in _STACK_PARTS),
+    "bridge",
+    *(f"decoder {part}" for part in _STACK_PARTS),
     "task heads",
     "output",
 )
@@ -135,11 +137,12 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
     """
     targets = lengths[-1] if targets is None else targets
     config = model.config
-    parts = ("embed", "encoder", "decoder", "attention products", "task heads", "output")
+    parts = ("embed", "encoder", "bridge", "decoder", "attention products", "task heads", "output")
     counts = dict.fromkeys(parts, 0)
     # The dense layers of a convolutional model are applied once to an image.
     is_convolutional = isinstance(config.first, Convolutions)
     tokens = {"encoder": 1 if is_convolutional else lengths[0], "decoder": lengths[-1]}
+    tokens["bridge"] = lengths[0]
     tokens["embed"] = lengths[0] - getattr(config.first.front, "tokens_before", 0)  # patches
     tokens |= _head_tokens(config, lengths[-1], targets)
     for name, module in model.named_modules():

@@ -67,7 +67,7 @@ def _works(config: ModelConfig, lengths: Sequence[int]) -> list[tuple[Any, Work]
     works, memory, memory_dim = [], 0, 0
     for side, tokens in zip(config.sides.values(), lengths, strict=True):
         works.append((side, Work(tokens, memory, memory_dim)))
-        memory, memory_dim = tokens, side.dim
+        memory, memory_dim = tokens, getattr(config, "memory_dim", side.dim)
     return works
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from torch import nn
 
+from regard.kernels.linear import Linear
 from regard.layers import Dropout, Memory, Stack, Tap
 from regard.layers.build import make_embed, make_vocabulary_head
 from regard.layers.convnets import FeatureMaps, make_convolutions
@@ -65,6 +66,8 @@ class Captioner(EncoderDecoder):
         self.encoder = encoder
         convolutional = not isinstance(config.encoder, GridStack)
         self.dropout = Dropout(config.encoder.dropout if convolutional else 0.0)
+        widths = config.encoder.dim, config.decoder.dim
+        self.bridge = Linear(*widths) if config.bridge else None
         self.decoder = self._make_decoder()
         output = self.target_embed.weight if config.head.tied == "all" else None
         dim = config.decoder.dim
@@ -77,16 +80,18 @@ class Captioner(EncoderDecoder):
 
     def _make_decoder(self) -> Any:
         """Builds the decoder, which attends to the cells of the image."""
-        if isinstance(self.config.decoder, RecurrentDecoderConfig):
-            return make_recurrent_decoder(self.config)
-        return super()._make_decoder()
+        config = self.config
+        if isinstance(config.decoder, RecurrentDecoderConfig):
+            return make_recurrent_decoder(config, config.memory_dim)
+        return Stack(config.decoder, "decoder", causal=True, memory_dim=config.memory_dim)
 
     def encode(self, source: Any, tap: Tap | None = None) -> Memory:
         """Encodes images (`Dense`) into the memory: a vector for each cell of their grids."""
         if tap is not None:
             tap.begin(self.sites())
         memory = self.encoder.read(self.embed, source, tap)
-        return Memory(self.dropout(memory.x), memory.layout)
+        x = self.dropout(memory.x)  # (cells, dim of the encoder)
+        return Memory(x if self.bridge is None else self.bridge(x), memory.layout)
 
     def start(self, memory: Memory, rows: int, length: int) -> DecoderState:
         """The state before the first token: `rows` rows per image, of up to `length` tokens."""

@@ -150,8 +150,13 @@ class Seq2Seq(EncoderDecoder):
         return DecoderState(decoder.begin(memory, rows), decoder.project_memory(memory), rows)
 
 
-def make_recurrent_decoder(config: Any) -> RecurrentDecoder:
-    """Builds the recurrent decoder of a model whose encoder may be of any kind."""
+def make_recurrent_decoder(config: Any, memory_dim: int | None = None) -> RecurrentDecoder:
+    """Builds the recurrent decoder of a model whose encoder may be of any kind.
+
+    Args:
+        config: The model's config.
+        memory_dim: Width of the memory, if it is not that of the encoder.
+    """
     recurrent = getattr(config.encoder, "recurrent", None)
     direction = None if recurrent is None else recurrent.direction
-    return RecurrentDecoder(config.decoder, config.encoder.dim, direction)
+    return RecurrentDecoder(config.decoder, memory_dim or config.encoder.dim, direction)

@@ -17,6 +17,7 @@ from regard.layers import VocabularyHead
 from regard.models import (
     FAMILIES,
     BertConfig,
+    CaptionerConfig,
     GPTConfig,
     Seq2SeqConfig,
     T5Config,
@@ -354,3 +355,20 @@ def test_flops_of_convolutions_are_those_of_a_profiler(family, sizes):
         sum(forward_flops(model, config.max_length, targets=1).values())
         == counter.get_total_flops()
     )
+
+
+def test_a_bridge_is_counted_for_every_patch(ragged):
+    sides = {"encoder": {"image": (16, 16), "patch": 8, "dim": 24, "heads": 2}, "decoder": ALONE}
+    config = CaptionerConfig(**sides, bridge=True)
+    model = build(config, 50).eval()
+    math = sdpa_kernel(SDPBackend.MATH)
+    with math, FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(Dense(torch.zeros(1, 3, 16, 16)), ragged((5,), 50))
+    counts = forward_flops(model, config.max_length, 5)
+    assert sum(counts.values()) == counter.get_total_flops()
+    assert counts["bridge"] == 2 * 4 * 24 * 32
+    assert parameters(model)["bridge"] == 25 * 32
+    state = model.start(model.encode(Dense(torch.zeros(1, 3, 16, 16))), rows=3, length=11)
+    shared = [tensor for pair in state.memory.projected.values() for tensor in pair]
+    floats = sum(tensor.numel() for tensor in (*state.cache.layers, *shared))
+    assert cache_floats(config, rows=3, length=11, source=4) == floats

@@ -40,6 +40,12 @@ KINDS = {
     },
     "cnn-one-vector": {"encoder": CNN, "decoder": {"kind": "recurrent", "attention": "none"}},
     "cnn-transformer": {"encoder": CNN, "decoder": BLOCKS | {"positions": "rotary"}},
+    "bridge": {"encoder": PATCHES, "decoder": BLOCKS, "bridge": True},
+    "bridge-gru": {
+        "encoder": RESNET,
+        "decoder": {"kind": "recurrent", "dim": 14, "attention": "dot"},
+        "bridge": True,
+    },
     "windows": {
         "encoder": PATCHES
         | {"patch": 4, "block": ("grid_attention", "feed_forward"), "grid_window": 2},
@@ -81,6 +87,15 @@ def test_the_sides_have_their_own_widths():
     assert vit.target_embed.weight is vit.head.weight
     assert vit.config.max_length == 2 * 3  # patches, which are the memory
     assert resnet.config.max_length == 2 * 3  # cells of the last feature map
+
+
+@torch.no_grad()
+def test_a_bridge_takes_the_vectors_to_the_width_of_the_decoder(images):
+    model = build(CaptionerConfig(**KINDS["bridge"]), VOCAB).eval()
+    vectors = model.encoder.read(model.embed, images).x
+    close(model.encode(images).x, vectors @ model.bridge.weight.T + model.bridge.bias)
+    assert model.decoder.blocks[0].cross_attention.key_value.weight.shape == (2 * 16, 16)
+    assert build(CaptionerConfig(**KINDS["vit-transformer"]), VOCAB).bridge is None
 
 
 @torch.no_grad()
@@ -138,7 +153,7 @@ def test_a_tap_changes_no_bit_and_sees_every_site(model, images, ragged):
     assert torch.equal(model(images, target, tap), model(images, target))
     assert set(tap.records) == set(model.sites())
     hidden = model.hidden(images)
-    assert hidden.shape == (3 * model.config.max_length, model.config.dim)
+    assert hidden.shape == (3 * model.config.max_length, model.config.memory_dim)
     for head in model.heads()[-1:]:
         edited = model(images, target, Tap(edits=[knock_out(head)]))
         close(without_head(model, [head])(images, target), edited)

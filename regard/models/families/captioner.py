@@ -53,6 +53,15 @@ class CaptionerConfig(ModelConfig):
         WritingStack()
     )
     head: TokenHead = TokenHead()
+    bridge: bool = False
+    """Whether a linear layer takes the encoder's vectors to the decoder's width. Without it, the
+    decoder attends to vectors of the encoder's width."""
+
+    @property
+    def memory_dim(self) -> int:
+        """Width of the vectors that the decoder attends to."""
+        width: int = self.decoder.dim if self.bridge else self.encoder.dim
+        return width
 
     @property
     def max_length(self) -> int:
