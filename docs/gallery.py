@@ -21,8 +21,9 @@ SMALL = {
     "costs": "length=128 rounds=3",
     "crossover": "dim=32 rounds=1",
     "growth": "length=1024 rounds=1",
+    "steps": "step=weights",
 }
-"""Options of figures that measure time, with which they are drawn soon."""
+"""Options of figures that measure time, with which they are drawn soon, or have many pages."""
 
 
 def command_of(figure: Figure) -> str:
@@ -88,8 +89,8 @@ def _entry(figure: Figure, *, drawn: bool, folder: Path) -> Iterator[str]:
         yield from (image(picture_of(figure), folder), "")
     commands = [command_of(figure), *own_commands(figure)]
     yield from ("```sh", *dict.fromkeys(commands), "```", "")
-    if figure.own:
-        yield from (f"Your own input: {escaped(figure.own)}.", "")
+    if figure.own_input:
+        yield from (f"Your own input: {escaped(figure.own_input)}.", "")
     slides = slides_of(figure)
     rows = ", ".join(figure.lectures)
     shown = f"Slides {slides}; " if slides else ""
