@@ -81,7 +81,7 @@ def listing() -> str:
 def own_inputs() -> str:
     """A table of all figures: the name, what of your own it takes or why nothing, and the title."""
     head = ("figure", "your own input", "what it shows")
-    rows = [(figure.name, figure.own, figure.title) for figure in FIGURES.values()]
+    rows = [(figure.name, figure.takes, figure.title) for figure in FIGURES.values()]
     return "\n".join(aligned([head, *rows]))
 
 

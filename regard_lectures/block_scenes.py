@@ -14,14 +14,21 @@ from regard_lectures.sublayers import Sublayer
 
 def sublayer_scenes(steps: Steps) -> list[Scene]:
     """The scenes after attention: residual connection, norm, feed-forward and again both."""
-    own, feed, row, word = steps.own, steps.feed_forward, steps.row, visible(steps.label)
+    attention, feed, row, word = (
+        steps.attention_layer,
+        steps.feed_forward,
+        steps.row,
+        visible(steps.label),
+    )
     scenes = []
-    if own is not None:
-        came = "the stream, whose norm was x" if own.norm_place == "pre" else "x"
+    if attention is not None:
+        came = "the stream, whose norm was x" if attention.norm_place == "pre" else "x"
         says = f"The output of attention is added to what came in ({came}): nothing is lost."
-        scenes.append(_added("+ x", "The residual connection", "x + out", says, own, row, "out"))
-        if own.norm_place == "post":
-            scenes.append(_normed("norm", own, row, word))
+        scenes.append(
+            _added("+ x", "The residual connection", "x + out", says, attention, row, "out")
+        )
+        if attention.norm_place == "post":
+            scenes.append(_normed("norm", attention, row, word))
     if feed is None:
         return scenes
     given, change = feed.given[row], feed.change[row]
@@ -34,8 +41,8 @@ def sublayer_scenes(steps: Steps) -> list[Scene]:
         if zeros
         else f", by {feed.activation}."
     )
-    if steps.site.endswith(".self") and steps.site.startswith("decoder") and own is not None:
-        before = own.result[row]
+    if steps.site.endswith(".self") and steps.site.startswith("decoder") and attention is not None:
+        before = attention.result[row]
         if feed.norm_place == "post" and not np.allclose(before, given, atol=1e-5):
             says += " Between: cross-attention."
     rows = [SceneRow("x", given, role="query"), SceneRow("hidden", hidden, role="result")]

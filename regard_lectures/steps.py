@@ -73,8 +73,8 @@ class Steps:
         vector: (d_k,) The vector v of additive attention.
         changed: A sentence on what is applied to q and k between projection and product.
         note: A remark about the text.
-        own: The sub-layer of this attention: residual connection and norm; None in a model without
-            blocks.
+        attention_layer: The sub-layer of this attention: residual connection and norm; None in a
+            model without blocks.
         feed_forward: The feed-forward sub-layer that follows it in its block, if there is one.
     """
 
@@ -102,7 +102,7 @@ class Steps:
     changed: str = ""
     note: str = ""
     whole_word: str = ""
-    own: Sublayer | None = None
+    attention_layer: Sublayer | None = None
     feed_forward: Sublayer | None = None
 
     @property
@@ -133,7 +133,7 @@ class Steps:
             matrices: Whether to include W_Q, W_K, W_V and W_O; None: if they have at most
                 `MOST_NUMBERS` numbers.
         """
-        sublayers = {"": self.own, "feed_": self.feed_forward}
+        sublayers = {"": self.attention_layer, "feed_": self.feed_forward}
         known = {prefix: layer for prefix, layer in sublayers.items() if layer is not None}
         learned = dict(self.matrices)
         for prefix, layer in known.items():
@@ -161,7 +161,7 @@ class Steps:
             "key_tokens": list(self.keys),
             "note": self.remarks,
             "scale": self.scale,
-            **({"norm_place": self.own.norm_place} if self.own else {}),
+            **({"norm_place": self.attention_layer.norm_place} if self.attention_layer else {}),
             **({"activation": self.feed_forward.activation} if self.feed_forward else {}),
             **{name: _plain(array) for name, array in arrays.items() if array is not None},
         }
@@ -298,10 +298,10 @@ def record(
     notes = [note, "" if searched else trace.note]
     with torch.inference_mode():
         numbers = _numbers(layer, head, tap.product, tap.records, x, memory)
-    own, feed_forward = sublayers_of(block, site, passed)
+    attention_layer, feed_forward = sublayers_of(block, site, passed)
     return Steps(
         site, head, layer.heads, tokens, keys, row, **numbers, note=" ".join(filter(None, notes)),
-        whole_word=whole, own=own, feed_forward=feed_forward,
+        whole_word=whole, attention_layer=attention_layer, feed_forward=feed_forward,
     )  # fmt: skip
 
 

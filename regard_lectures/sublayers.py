@@ -97,8 +97,8 @@ def sublayers_of(block: Any, site: str, passed: Passed) -> tuple[Sublayer | None
     names = [step.part for step in block.order]
     index = next(i for i, name in enumerate(names) if getattr(block, name).name == site)
     feeds = [i for i in range(index + 1, len(names)) if hasattr(getattr(block, names[i]), "gated")]
-    own = _sublayer(block, block.order[index], passed)
-    return own, _sublayer(block, block.order[feeds[0]], passed) if feeds else None
+    attention_layer = _sublayer(block, block.order[index], passed)
+    return attention_layer, _sublayer(block, block.order[feeds[0]], passed) if feeds else None
 
 
 def _sublayer(block: Any, step: Any, passed: Passed) -> Sublayer:

@@ -66,9 +66,9 @@ def range_of(values: Sequence[float]) -> Range:
     return Range(float(middle), float(low), float(high))
 
 
-def ratio(one: Cost, other: Cost) -> Range:
+def ratio(first: Cost, other: Cost) -> Range:
     """The time of one call over that of another, compared round by round."""
-    return range_of([a / b for a, b in zip(one.turns, other.turns, strict=True)])
+    return range_of([a / b for a, b in zip(first.turns, other.turns, strict=True)])
 
 
 def verdict(times: Sequence[float], rounds: int) -> str:

@@ -73,15 +73,21 @@ PUBLISHED_MODELS = (
 )  # fmt: skip
 
 
-def compute_sizes(price: float = 1.0, share: float = 0.3, own: str = "") -> dict[str, list[Any]]:
+def compute_sizes(
+    price: float = 1.0, share: float = 0.3, model_name: str = ""
+) -> dict[str, list[Any]]:
     """The columns of the table by name, one value per row; None where nothing can be computed.
 
     Args:
         price: Dollars per hour of a chip.
         share: The share of its peak that a chip reaches in training.
-        own: Another model, as `regard plan` takes it, for a row at the end.
+        model_name: Another model, as `regard plan` takes it, for a row at the end.
     """
-    models = (*PUBLISHED_MODELS, TableRow(own, own, None)) if own else PUBLISHED_MODELS
+    models = (
+        (*PUBLISHED_MODELS, TableRow(model_name, model_name, None))
+        if model_name
+        else PUBLISHED_MODELS
+    )
     rows = [_compute_row(row, price, share) for row in models]
     return {name: [row[name] for row in rows] for name in rows[0]}
 

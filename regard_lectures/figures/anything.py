@@ -76,8 +76,8 @@ def words_anything(numbers: Mapping[str, Any]) -> Words:
     said = listed(kinds)
     title = f"{said[0].upper()}{said[1:]} as tokens: {listed([str(n) for n in counts])} "
     title += f"vector{'s' * (sum(counts) > 1)} of {dim} numbers"
-    each = zip(numbers["chunk"], numbers["numbers_of_a_chunk"], strict=True)
-    told = ", ".join(f"a {chunk} has {count:,}" for chunk, count in each)
+    chunks = zip(numbers["chunk"], numbers["numbers_of_a_chunk"], strict=True)
+    told = ", ".join(f"a {chunk} has {count:,}" for chunk, count in chunks)
     caption = f"Chop, then project each chunk by a matrix to {dim} numbers: {told} numbers."
     if len(kinds) == 1 and (equal := numbers["equal"][0]):
         caption += f" Equal to an earlier token: {equal}."

@@ -295,13 +295,13 @@ def _draw_column(
     return y, cross_y
 
 
-def _draw_box(axes: Chart, box: Box, place: tuple[float, float, float, float]) -> None:
+def _draw_box(axes: Chart, box: Box, corners: tuple[float, float, float, float]) -> None:
     """Draw one box with its label and its parameters."""
-    left, top, width, height = place
+    left, top, width, height = corners
     axes.add_patch(Rectangle((left, top), width, height, facecolor=FILLS[box.kind], edgecolor=RULE))
     count = short(box.parameters) if box.parameters else ""
-    room = width - 24 - (text_width(count, TEXT) + 16 if count else 0)
-    axes.write((left + 12, top + height / 2), shorten(box.label, room, TEXT), va="center")
+    free_width = width - 24 - (text_width(count, TEXT) + 16 if count else 0)
+    axes.write((left + 12, top + height / 2), shorten(box.label, free_width, TEXT), va="center")
     axes.write((left + width - 12, top + height / 2), count, va="center", ha="right", color=MUTED)
 
 

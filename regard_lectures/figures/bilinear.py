@@ -179,17 +179,17 @@ class Trained:
 
     shares: dict[str, dict[str, float]]
     """For each form, what `judged` says of the held-out words."""
-    own: dict[str, Tensor]
+    own_words: dict[str, Tensor]
     """For each form, the scores (query, key) of the user's words."""
     counts: tuple[int, int]
     """Words trained on, and held-out words."""
 
 
-def measure_seed(own: Tensor, left_out: Iterable[str], steps: int, seed: int) -> Trained:
+def measure_seed(own_words: Tensor, left_out: Iterable[str], steps: int, seed: int) -> Trained:
     """Train the forms on some words, and judge them on others.
 
     Args:
-        own: (word, dim) Vectors of length 1 of the user's words.
+        own_words: (word, dim) Vectors of length 1 of the user's words.
         left_out: The user's words, which are not trained on.
         steps: Training steps.
         seed: The seed of the split and of the first weights.
@@ -199,13 +199,13 @@ def measure_seed(own: Tensor, left_out: Iterable[str], steps: int, seed: int) ->
     torch.manual_seed(seed)
     plain = DotScore(1.0)
     shares = {"plain": judged(plain.scores(unseen.x, unseen.x), unseen)}
-    scores = {"plain": plain.scores(own, own)}
+    scores = {"plain": plain.scores(own_words, own_words)}
     for name in ("shared", "learned"):
-        form = Form(own.shape[1], shared=name == "shared")
+        form = Form(own_words.shape[1], shared=name == "shared")
         train(form, seen, steps)
         with torch.no_grad():
             shares[name] = judged(form.scores(unseen.x), unseen)
-            scores[name] = form.scores(own)
+            scores[name] = form.scores(own_words)
     return Trained(shares, scores, (len(sides[0]), len(sides[1])))
 
 
@@ -242,10 +242,10 @@ def _known_words(text: str) -> KnownWords:
 def bilinear(text: str | None, steps: int, tries: int, seed: int) -> Drawing:
     """Draw the scores of words by the dot product and by a learned form, and how both do."""
     given = _known_words(TEXT if text is None else text)
-    own = F.normalize(given.vectors, dim=-1)
+    own_words = F.normalize(given.vectors, dim=-1)
     seeds = range(seed, seed + tries)
-    runs = [measure_seed(own, given.words, steps, one_seed) for one_seed in seeds]
-    probabilities = torch.stack([run.own["learned"].sigmoid() for run in runs]).mean(0)
+    runs = [measure_seed(own_words, given.words, steps, one_seed) for one_seed in seeds]
+    probabilities = torch.stack([run.own_words["learned"].sigmoid() for run in runs]).mean(0)
     numbers: Numbers = {
         "words": list(given.words),
         **{
@@ -253,7 +253,7 @@ def bilinear(text: str | None, steps: int, tries: int, seed: int) -> Drawing:
             for form in FORMS
             for kind in WRONG
         },
-        "scores_plain": runs[0].own["plain"].tolist(),
+        "scores_plain": runs[0].own_words["plain"].tolist(),
         "probabilities_learned": probabilities.tolist(),
         "remark": given.remark,
     }
@@ -274,7 +274,7 @@ def bilinear(text: str | None, steps: int, tries: int, seed: int) -> Drawing:
     with Board(words_bilinear(numbers), (1, 1, 0.72), details, limits=limits) as board:
         headings = "dot product: x xᵀ", "learned: σ(x W_q W_kᵀ xᵀ)"
         labels, scale = (map_labels(given.words, 100),) * 2, positive_scale()
-        for panel, table in enumerate((runs[0].own["plain"], probabilities)):
+        for panel, table in enumerate((runs[0].own_words["plain"], probabilities)):
             shown = table.round(decimals=1) + 0.0  # no -0.0
             board.matrix(panel, headings[panel], shown, scale, labels, ("query", "key"), ".1f")
         _draw_shares(board, numbers)

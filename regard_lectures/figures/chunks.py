@@ -90,8 +90,10 @@ def chop_image(path: str) -> Chunks:
     height, width = whole_patches(own_size, PATCH, MOST_PATCHES)
     pixels = ImageReader(height=height, width=width).pixels(path)
     values = cut_patches(torch.from_numpy(pixels)[None], PATCH)[0].numpy()
-    own, size = (f"{wide} × {high}" for high, wide in (own_size, (height, width)))
-    left_out = "" if own == size else f"The image was brought from {own} to {size} pixels."
+    image_size, size = (f"{wide} × {high}" for high, wide in (own_size, (height, width)))
+    left_out = (
+        "" if image_size == size else f"The image was brought from {image_size} to {size} pixels."
+    )
     grid = height // PATCH, width // PATCH
     return Chunks("image", f"patch of {PATCH} × {PATCH} pixels", pixels, grid, values, (), left_out)
 
@@ -201,12 +203,18 @@ def chop_text(text: str) -> Chunks:
     words = text.split()
     if not words:
         raise InputError("--text", got=repr(text), expected="a file, or a text with words")
-    kept = words[:WORDS]
+    first_words = words[:WORDS]
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
-    values = np.zeros((len(kept), len(vocabulary)), np.float32)
-    values[range(len(kept)), [vocabulary[word] for word in kept]] = 1
-    more = f"the first {len(kept)} of {len(words):,} words" if len(words) > len(kept) else ""
-    return Chunks("text", "word", values, (len(kept), 1), values, tuple(kept), _left_out(more))
+    values = np.zeros((len(first_words), len(vocabulary)), np.float32)
+    values[range(len(first_words)), [vocabulary[word] for word in first_words]] = 1
+    more = (
+        f"the first {len(first_words)} of {len(words):,} words"
+        if len(words) > len(first_words)
+        else ""
+    )
+    return Chunks(
+        "text", "word", values, (len(first_words), 1), values, tuple(first_words), _left_out(more)
+    )
 
 
 def _with_point(cell: str) -> str:

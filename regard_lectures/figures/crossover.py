@@ -133,25 +133,27 @@ def words_crossover(numbers: Numbers) -> Words:
     widths, counted = numbers["widths"], numbers["slower_from_by_operations"]
     width, met = widths[-1], numbers["slower_from_by_time"][-1]
     at_the_width = all(n and abs(n / d - 1) < EXACT for d, n in zip(widths, counted, strict=True))
-    places = "n = d" if at_the_width else listed([f"{n:,.0f}" if n else "never" for n in counted])
-    found = [n for n in met if n is not None]
+    widths_phrase = (
+        "n = d" if at_the_width else listed([f"{n:,.0f}" if n else "never" for n in counted])
+    )
+    lengths_met = [n for n in met if n is not None]
     known = len(met) >= FEWEST_ROUNDS
-    when = f"{span(found, ',.0f')} tokens" if found else ""
-    if not found:
+    when = f"{span(lengths_met, ',.0f')} tokens" if lengths_met else ""
+    if not lengths_met:
         title = f"Up to {LONGEST:,} tokens attention takes less time than a GRU"
-    elif not known or len(found) < len(met):
+    elif not known or len(lengths_met) < len(met):
         title = "From which length on attention takes longer than a GRU, these times cannot tell"
-    elif min(found) > width:
+    elif min(lengths_met) > width:
         title = "Attention takes longer than a GRU only in texts much longer than the width"
-        if min(found) <= FAR * width:
+        if min(lengths_met) <= FAR * width:
             title = "Attention takes longer than a GRU in texts longer than the width"
     else:
         title = "Attention takes longer than a GRU already in texts as long as the width"
-    rounds = f"{len(found)} of {len(met)} rounds" if len(met) > 1 else "a single round"
+    rounds = f"{len(lengths_met)} of {len(met)} rounds" if len(met) > 1 else "a single round"
     caption = (
-        f"In operations attention costs more from {places} on (widths "
+        f"In operations attention costs more from {widths_phrase} on (widths "
         f"{listed([str(d) for d in widths])}). In time, at d = {width}, it does "
-        + (f"from {when} on, in {rounds}." if found else f"not up to {LONGEST:,} tokens.")
+        + (f"from {when} on, in {rounds}." if lengths_met else f"not up to {LONGEST:,} tokens.")
     )
     return Words(title, caption)
 

@@ -149,11 +149,11 @@ class Reading:
             logits, wanted = pipeline.logits(ids)[:-1], ids[1:]
         else:
             symbols = symbols_of(pipeline.vocabulary.source)
-            places = [i for i, token in enumerate(ids) if token not in symbols.special]
-            rows = [[*ids[:i], symbols.mask, *ids[i + 1 :]] for i in places]
+            indices = [i for i, token in enumerate(ids) if token not in symbols.special]
+            rows = [[*ids[:i], symbols.mask, *ids[i + 1 :]] for i in indices]
             masked = pipeline.logits(rows)
-            logits = torch.stack([row[i] for i, row in zip(places, masked, strict=True)])
-            wanted = [ids[i] for i in places]
+            logits = torch.stack([row[i] for i, row in zip(indices, masked, strict=True)])
+            wanted = [ids[i] for i in indices]
         shares = logits.float().softmax(-1)  # (tokens, vocabulary)
         return shares[torch.arange(len(wanted)), torch.tensor(wanted)].tolist()
 

@@ -266,9 +266,9 @@ def numbers_of(measured: dict[str, Any], tries: int) -> Numbers:
     }
 
 
-def is_better(one: Sequence[float], other: Sequence[float]) -> bool:
+def is_better(first: Sequence[float], other: Sequence[float]) -> bool:
     """Whether one of two ways is better in every draw, and by `MARGIN` on average."""
-    gaps = [a - b for a, b in zip(one, other, strict=True)]
+    gaps = [a - b for a, b in zip(first, other, strict=True)]
     return len(gaps) > 1 and min(gaps) > 0 and _mean(gaps) >= MARGIN
 
 

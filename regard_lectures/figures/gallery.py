@@ -236,8 +236,8 @@ def _overview(scenes: Sequence[Shown]) -> Gallery:
         for number, scene in enumerate(scenes):
             y = number * pitch
             said = shorten(scene.says, width - 40, small)
-            room = width - 180 - text_width(scene.model, small)
-            sentence = shorten(f"“{scene.sentence}”", room, small)
+            free_width = width - 180 - text_width(scene.model, small)
+            sentence = shorten(f"“{scene.sentence}”", free_width, small)
             colour = colours[scene.mark]
             for x, down, words, size, how in (
                 (0, 0, scene.mark, TEXT + 4, {"color": colour, "weight": "bold"}),

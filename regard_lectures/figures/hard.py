@@ -195,13 +195,13 @@ def measure_translator(pipeline: Pipeline, text: str) -> dict[str, Any]:
     decoding, target = pipeline.decoding(beam=1), None
     for kind, changes in edits.items():
         tap = Tap(edits=changes)
-        found = task.predict(
+        predictions = task.predict(
             pipeline.model,
             task.read(pipeline.model, [text, *(pair.source for pair in unseen)]),
             decoding,
             tap=tap,
         )
-        answer, *others = (best.text for best, *_ in found)
+        answer, *others = (best.text for best, *_ in predictions)
         right = [said in pair.references for said, pair in zip(others, unseen, strict=True)]
         target = target or answer
         trace = task.trace(

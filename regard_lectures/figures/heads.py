@@ -98,15 +98,15 @@ def best_heads(weights: list[list[float]]) -> list[int]:
 
 def words_heads(numbers: Mapping[str, Any]) -> Words:
     """Which of the two learns the task better, and whether the one head mixes both tokens."""
-    count, one, many = numbers["heads"], numbers["loss_one"], numbers["loss_many"]
+    count, one_head, many = numbers["heads"], numbers["loss_one"], numbers["loss_many"]
     # (tries, which): in each training, on each of the two tokens
     mixed = all(min(pair) >= SHARED for pair in numbers["weights_one"])
     learned = max(many) < MARGIN
-    if max(many) < min(one) - MARGIN and mixed and learned:
+    if max(many) < min(one_head) - MARGIN and mixed and learned:
         title = f"One wide head mixes two tokens; {count} narrow heads tell them apart"
-    elif max(many) < min(one) - MARGIN:
+    elif max(many) < min(one_head) - MARGIN:
         title = f"{count} narrow heads learn the task better than one wide head"
-    elif max(one) < min(many) - MARGIN:
+    elif max(one_head) < min(many) - MARGIN:
         title = f"One wide head learns the task better than {count} narrow ones"
     else:
         title = f"These trainings cannot tell one wide head from {count} narrow ones"
@@ -114,11 +114,11 @@ def words_heads(numbers: Mapping[str, Any]) -> Words:
     def weights(pairs: list[list[float]]) -> str:
         return " and ".join(span(side, ".2f") for side in zip(*pairs, strict=True))
 
-    beside = "better than" if max(one) < math.log(2) - MARGIN else "no better than"
+    beside = "better than" if max(one_head) < math.log(2) - MARGIN else "no better than"
     caption = (
         f"The task: predict the tokens {BACK[0]} and {BACK[1]} back. Loss at the end: one head "
-        f"{span(one, '.2f')}, {beside} guessing which is which (ln 2 = {math.log(2):.2f}), {count} "
-        f"heads {span(many, '.2f')}. Mean weight {BACK[0]} and {BACK[1]} back: one head "
+        f"{span(one_head, '.2f')}, {beside} guessing which is which (ln 2 = {math.log(2):.2f}), "
+        f"{count} heads {span(many, '.2f')}. Mean weight {BACK[0]} and {BACK[1]} back: one head "
         f"{weights(numbers['weights_one'])}, "
         f"the best of {count} {weights(numbers['weights_many'])}."
     )

@@ -261,7 +261,7 @@ def _best_head(two: Course) -> int:
 def numbers_of(measured: dict[str, Any]) -> Numbers:
     """What the picture shows and its words say; lists with a value for each try."""
     deep, shallow = ([Course(**course) for course in measured[name]] for name in ("two", "one"))
-    found, guess = [KnockOuts(**one) for one in measured["found"]], math.log(VOCAB)
+    knock_outs, guess = [KnockOuts(**run) for run in measured["found"]], math.log(VOCAB)
     return {
         "steps": deep[0].steps,
         "tries": len(deep),
@@ -272,10 +272,10 @@ def numbers_of(measured: dict[str, Any]) -> Numbers:
         "one_layer_still_falls_by": [course.late_fall() for course in shallow],
         "fall": [list(course.falls(guess) or ()) for course in deep],
         "fall_one_layer": [list(course.falls(guess) or ()) for course in shallow],
-        "heads_by_role": {role: [one.heads[role] for one in found] for role in ROLES},
-        **{f"loss_without_{role}": [one.losses[role] for one in found] for role in ROLES},
-        "other_heads": [one.others for one in found],
-        "loss_without_others": [max(one.without_others) for one in found],
+        "heads_by_role": {role: [run.heads[role] for run in knock_outs] for role in ROLES},
+        **{f"loss_without_{role}": [run.losses[role] for run in knock_outs] for role in ROLES},
+        "other_heads": [run.others for run in knock_outs],
+        "loss_without_others": [max(run.without_others) for run in knock_outs],
         "curve_two_layers": [course.losses for course in deep],
         "curve_one_layer": [course.losses for course in shallow],
         "curves_induction": deep[0].induction,
@@ -293,10 +293,10 @@ def _mean(values: Sequence[float]) -> float:
 def words_induction(numbers: Numbers) -> Words:
     """Whether two layers learn it, whether one does, when, and whether the heads are needed."""
     guess, steps = numbers["guess"], numbers["steps"][-1]
-    two, one = (numbers[f"loss_{name}"] for name in ("two_layers", "one_layer"))
+    two, one_layer = (numbers[f"loss_{name}"] for name in ("two_layers", "one_layer"))
     deep, shallow = (
         how_often([loss < LEARNED * guess for loss in losses], verb, "learn it")
-        for losses, verb in ((two, "learn it"), (one, "learns it"))
+        for losses, verb in ((two, "learn it"), (one_layer, "learns it"))
     )
     deep = deep.replace("does not", "do not")
     if shallow.startswith("does not"):
@@ -314,7 +314,7 @@ def words_induction(numbers: Numbers) -> Words:
     still = "still falling" if late > 0.02 * guess else "no longer falling"
     caption = (
         f"Two layers: the loss {when}, ends at {span(two, '.2f')}; one: it ends at "
-        f"{span(one, '.2f')}, {still}. {_without(numbers)}"
+        f"{span(one_layer, '.2f')}, {still}. {_without(numbers)}"
     )
     return Words(title, caption)
 
@@ -322,11 +322,11 @@ def words_induction(numbers: Numbers) -> Words:
 def _without(numbers: Numbers) -> str:
     """Whether the heads that were found are needed: a sentence."""
     whole, others = numbers["loss_two_layers"], numbers["loss_without_others"]
-    found = [role for role in ROLES if any(numbers["heads_by_role"][role])]
-    if not found:
+    roles = [role for role in ROLES if any(numbers["heads_by_role"][role])]
+    if not roles:
         return "No head of a role was found."
     needed = [
-        role for role in found
+        role for role in roles
         if min(numbers[f"loss_without_{role}"]) - max(others) > 0.2 * numbers["guess"]
     ]  # fmt: skip
     rise = span((b - a for a, b in zip(whole, others, strict=True)), ".1f")

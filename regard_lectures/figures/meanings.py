@@ -124,8 +124,8 @@ def measure(
         tokenizer = trained.tokenizer
         seen = {name: look(trained.model, tokenizer, name, homonyms[name]) for name in HOMONYMS}
         before = look(_restored(trained), tokenizer, word, homonyms[word])
-        for name, one in seen.items():
-            lines[name].append(one.silhouettes())
+        for name, layers_seen in seen.items():
+            lines[name].append(layers_seen.silhouettes())
         lines["not trained"].append(before.silhouettes())
         if one_seed == seed:
             shown, said, senses = seen[word], _said(trained, word), homonyms[word]
@@ -155,7 +155,9 @@ def _measure_given(
         look(_fresh(encoder, one_seed), tokenizer, word, homonyms[word]).silhouettes()
         for one_seed in range(seed, seed + tries)
     ]
-    lines = {name: [one.silhouettes()] for name, one in seen.items()} | {"not trained": fresh}
+    lines = {name: [layers_seen.silhouettes()] for name, layers_seen in seen.items()} | {
+        "not trained": fresh
+    }
     count = sum(len(sense.sentences) for sense in homonyms[word])
     said = f"{shorten(model, 500, TEXT)}, on {count} English sentences"
     limits = model_line(model if model == SHIPPED else pipeline)
@@ -208,8 +210,8 @@ def words_meanings(numbers: Numbers) -> Words:
         title = f"After the last layer the vectors of “{word}” separate by meaning"
     else:
         title = f"The vectors of “{word}” separate, but not more than with new weights"
-    one = min(numbers["cosine_between"][0], numbers["cosine_same"][0]) > 0.999
-    vectors = "one vector" if one else "several vectors"
+    is_one_vector = min(numbers["cosine_between"][0], numbers["cosine_same"][0]) > 0.999
+    vectors = "one vector" if is_one_vector else "several vectors"
     caption = (
         f"The embedding has {vectors} for “{word}”; after the last layer the silhouette of its "
         f"meanings is {span(last, '.2f')} (at most 1), with new weights {span(before, '.2f')}. "

@@ -121,7 +121,7 @@ def objectives(text: str | None, draws: int, seed: int) -> Drawing:
 def _counts(lines: Sequence[Line], given: Prepared) -> dict[str, Any]:
     """How many tokens of the text each family predicts, counted in the lines of the picture."""
     epochs = [line for line in lines if line.name.startswith("epoch")]
-    chosen = [[place for place, (_, kind) in enumerate(line.cells) if kind] for line in epochs]
+    chosen = [[index for index, (_, kind) in enumerate(line.cells) if kind] for line in epochs]
     spans = [kind for _, kind in lines[-1].cells if kind == "span"]
     return {
         "predicted_gpt": len(lines[2].cells),

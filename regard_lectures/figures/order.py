@@ -137,10 +137,10 @@ def _orders(ids: list[int], seed: int) -> list[tuple[int, ...]]:
     if _order_count(ids) <= MOST_ORDERS:
         candidates = (_in_turn(chosen, ids) for chosen in itertools.permutations(range(length)))
         return list(dict.fromkeys(candidates))
-    random, found = np.random.default_rng(seed), {tuple(range(length)): None}
-    while len(found) < MOST_ORDERS:
-        found[_in_turn(tuple(random.permutation(length).tolist()), ids)] = None
-    return list(found)
+    random, orders = np.random.default_rng(seed), {tuple(range(length)): None}
+    while len(orders) < MOST_ORDERS:
+        orders[_in_turn(tuple(random.permutation(length).tolist()), ids)] = None
+    return list(orders)
 
 
 def _in_turn(chosen: tuple[int, ...], ids: Sequence[int]) -> tuple[int, ...]:

@@ -65,11 +65,11 @@ def counts(
         >>> counts(["the"] * 7, [["the", "cat", "on", "the", "mat"]], 1)
         (2, 7)
     """
-    found = grams(candidate, n)
+    ngrams = grams(candidate, n)
     allowed: Counter[Gram] = Counter()
     for reference in references:
         allowed |= grams(reference, n)  # the largest count of each n-gram in any reference
-    return (found & allowed).total(), found.total()
+    return (ngrams & allowed).total(), ngrams.total()
 
 
 def closest_length(length: int, references: Sequence[Sequence[str]]) -> int:
@@ -195,16 +195,16 @@ def _write_line(
     board.sheet.text((24, y), label, colour=MUTED)
     line = 1
     for index, token in enumerate(tokens):
-        found = marks[index] if marks else None
-        weight = "bold" if found is False else "normal"
+        matched = marks[index] if marks else None
+        weight = "bold" if matched is False else "normal"
         width = text_width(token, TEXT, weight)
         if x + width > WIDTH - 170 and line == LINES:
-            rest = len(tokens) - index
-            board.sheet.text((x, y), f"… {rest} more", colour=MUTED)
+            left_out = len(tokens) - index
+            board.sheet.text((x, y), f"… {left_out} more", colour=MUTED)
             break
         if x + width > WIDTH - 24 and x > left:
             x, y, line = left, y + 34, line + 1
-        colour = INK if found is None else BLUE if found else ORANGE
+        colour = INK if matched is None else BLUE if matched else ORANGE
         board.sheet.text((x, y), token, weight=weight, colour=colour)
         x += width + space
     return y + 36

@@ -98,7 +98,7 @@ def patches(text: str | None, patch: int, dim: int, model: str, seed: int) -> Dr
 def words_patches(numbers: Mapping[str, Any]) -> Words:
     """How many tokens the image has, what was done to it before, and what makes the tokens."""
     (rows, columns), side, count = numbers["grid"], numbers["patch"], numbers["patches"]
-    size, own = (" × ".join(map(str, numbers[key][::-1])) for key in ("size", "own_size"))
+    size, own_size = (" × ".join(map(str, numbers[key][::-1])) for key in ("size", "own_size"))
     whose = f"{numbers['model']} reads {size} pixels" if numbers["model"] else f"{size} pixels"
     unit = "patches" if numbers["way"] != "stem" else "cells"
     title = f"{whose} are {columns} × {rows} {unit} of {side} × {side}: {count:,} tokens"
@@ -106,20 +106,20 @@ def words_patches(numbers: Mapping[str, Any]) -> Words:
         title = title.replace("pixels are", "pixels:")
     numbers_of, dim = numbers["numbers_of_a_patch"], numbers["dim"]
     matrix = f"multiplied by one matrix {numbers_of} × {dim}"
-    made = {
+    measured = {
         "random": f"each patch is {numbers_of} numbers, {matrix}, here a random one",
         "learned": f"each patch is {numbers_of} numbers, {matrix}, that of {numbers['model']}",
         "stem": f"convolutions make each cell a token of {dim} numbers: their windows overlap, so "
         "there is no matrix for a patch alone",
     }[numbers["way"]]
     done = (
-        f"The image is read at its own size, {own}"
-        if size == own
-        else f"The image was brought from {own} to {size}"
+        f"The image is read at its own size, {own_size}"
+        if size == own_size
+        else f"The image was brought from {own_size} to {size}"
     )
     if numbers["model"]:
         done += f" by the model's reader, {'in grey' if numbers['channels'] == 1 else 'in colour'}"
-    caption = f"{done} (width × height); {made}."
+    caption = f"{done} (width × height); {measured}."
     return Words(title, caption)
 
 

@@ -71,9 +71,9 @@ def waves(text: str | None, length: int, dim: int) -> Drawing:
         "first_row": table[0].tolist(), "largest": float(table.abs().max()),
     }  # fmt: skip
     if text is not None:
-        kept = words[:MOST_WORDS]
-        numbers |= {"words": kept, "total": len(words), "shown_features": shown,
-                    "rows": table[: len(kept), shown].tolist()}  # fmt: skip
+        shown_words = words[:MOST_WORDS]
+        numbers |= {"words": shown_words, "total": len(words), "shown_features": shown,
+                    "rows": table[: len(shown_words), shown].tolist()}  # fmt: skip
     details = (
         "PE(i, 2j) = sin(i / 10000^(2j/d)) and PE(i, 2j+1) = cos(i / 10000^(2j/d)) for positions "
         f"i from 0; {len(table)} positions, d = {dim}, from the table that the models add. The "
@@ -177,14 +177,14 @@ def shorten_words(words: list[str], most: int) -> str:
         >>> shorten_words(["I", "am", "a", "robot"], 6), shorten_words(["robots"], 4)
         ('I am a …', 'robo…')
     """
-    kept = words[:1]
+    shown_words = words[:1]
     for word in words[1:]:
-        if len(" ".join([*kept, word])) > most:
+        if len(" ".join([*shown_words, word])) > most:
             break
-        kept.append(word)
-    if len(kept[0]) > most:
-        return kept[0][:most] + "…"
-    return " ".join(kept) + (" …" if len(kept) < len(words) else "")
+        shown_words.append(word)
+    if len(shown_words[0]) > most:
+        return shown_words[0][:most] + "…"
+    return " ".join(shown_words) + (" …" if len(shown_words) < len(words) else "")
 
 
 def _sign_changes(wave: Tensor) -> int:

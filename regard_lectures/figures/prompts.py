@@ -262,8 +262,8 @@ def words_prompts(numbers: Numbers) -> Words:
         "examples": [is_above(line[-1], line[0]) for line in by_examples],
         "steps": [is_above(*pair) for pair in zip(written, at_once, strict=True)],
     }
-    parts = [f"{what} {_where(found, names)}" for what, found in helps.items()]
-    if len({_where(found, names) for found in helps.values()}) == 1:
+    parts = [f"{what} {_where(holds, names)}" for what, holds in helps.items()]
+    if len({_where(holds, names) for holds in helps.values()}) == 1:
         parts = [f"{listed(list(helps))} {_where(helps['examples'], names)}"]
     small, large = by_examples[0], by_examples[-1]
     gaps = [_mean(b) - _mean(a) for a, b in zip(small, large, strict=True)]
@@ -272,13 +272,13 @@ def words_prompts(numbers: Numbers) -> Words:
         "rules": is_above(large[widest], small[widest]),
         "sums": any(is_above(line[-1], line[0]) for line in (at_once, written)),
     }
-    effect = listed([task for task, found in matters.items() if found])
+    effect = listed([task for task, holds in matters.items() if holds])
     if not effect:
         parts.append("no effect of size was seen")
     elif all(matters.values()):
         parts.append("size matters")
     else:
-        other = next(task for task, found in matters.items() if not found)
+        other = next(task for task, holds in matters.items() if not holds)
         parts.append(f"size matters for {effect}, not for {other}")
     title = "; ".join(parts)
     shots = listed([f"{_mean(large[n]):.0f}" for n in (0, 2, SHOTS)])
@@ -301,8 +301,8 @@ def _where(helps: Sequence[bool], names: Sequence[str]) -> str:
     """
     if all(helps):
         return "help at every size"
-    found = [name for name, helped in zip(names, helps, strict=True) if helped]
-    return f"help at {listed(found)} size only" if found else "help at no size"
+    sizes = [name for name, helped in zip(names, helps, strict=True) if helped]
+    return f"help at {listed(sizes)} size only" if sizes else "help at no size"
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -123,11 +123,11 @@ def words_bleu(numbers: Numbers) -> Words:
               for size in STEPS}  # fmt: skip
     counted = " and ".join(f"{share:.0%} ({size})" for size, share in shares.items())
     highest = max(shares.values())
-    rest = "less" if highest < 1 else "more"
+    less_or_more = "less" if highest < 1 else "more"
     caption = (
         "Squares, dots: published; the Transformers' FLOPs are time × 8 GPUs × 9.5 TFLOP/s. "
-        f"Triangles: our count of their matrix products, {counted} of it: {rest} than the chips "
-        "could do."
+        f"Triangles: our count of their matrix products, {counted} of it: {less_or_more} than the "
+        "chips could do."
     )
     return Words(title, caption)
 

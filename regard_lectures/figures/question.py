@@ -289,7 +289,9 @@ def words_question(numbers: Mapping[str, Any]) -> Words:
     """Whether endings fail without the head that looks from nouns to adjectives."""
     if "sentences" in numbers:
         return words_translator(numbers)
-    own, others, clear = (numbers[key] for key in ("wrong_without", "others", "stands_out"))
+    without_head, others, clear = (
+        numbers[key] for key in ("wrong_without", "others", "stands_out")
+    )
     asks = "A head asks “Any adjectives in front of me?”"
     if all(clear):
         title = f"{asks} Endings fail without it"
@@ -297,11 +299,14 @@ def words_question(numbers: Mapping[str, Any]) -> Words:
         title = f"{asks} Endings fail without it in {sum(clear)} of {len(clear)} trainings"
     else:
         title = "No single head that looks from nouns to adjectives is needed for endings"
-    some = "In one training" if len(own) == 1 else f"In {len(own)} trainings"
+    trainings_phrase = (
+        "In one training" if len(without_head) == 1 else f"In {len(without_head)} trainings"
+    )
     caption = (
-        f"{some} {span(own, '.0f')}% of German endings are wrong without the head of layer 0 that "
-        f"attends most from nouns to adjectives (weight {span(numbers['weights_found'], '.2f')}), "
-        f"without any other head at most {max(others):.1f}%. In {DROPPED:.0%} of the training "
+        f"{trainings_phrase} {span(without_head, '.0f')}% of German endings are wrong without the "
+        "head of layer 0 that attends most from nouns to adjectives (weight "
+        f"{span(numbers['weights_found'], '.2f')}), without any other head at most "
+        f"{max(others):.1f}%. In {DROPPED:.0%} of the training "
         "examples all others of layer 0 but one were off."
     )
     return Words(title, caption)
@@ -333,8 +338,8 @@ def question(
         "wrong_without": wrong,
         "others": worst,
         "stands_out": [
-            stands_out(own, other, run["endings"])
-            for own, other, run in zip(wrong, worst, runs, strict=True)
+            stands_out(without_head, other, run["endings"])
+            for without_head, other, run in zip(wrong, worst, runs, strict=True)
         ],
         "words": len(tokens) - 1,
         "tokens": shown,

@@ -289,10 +289,10 @@ def measure(text: str | None, heads: int, steps: int, tries: int, seed: int) -> 
 
 def words_road(numbers: Numbers) -> Words:
     """Whether free weights answer more than gates, and several heads more than one."""
-    gates, *one, heads = numbers["right"]
+    gates, *single_heads, heads = numbers["right"]
     count = numbers["heads"]
     several = f"{count} heads" if count > 1 else "one head"
-    freed = [share for shares in one for share in shares]
+    freed = [share for shares in single_heads for share in shares]
     noise = 200 * (0.5 / (2 * UNSEEN)) ** 0.5  # two standard errors of a difference of two shares
     more = "more" if min(freed) > max(gates) + noise else "not surely more"
     best = "more still" if min(heads) > max(freed) + noise else "not surely more than one"

@@ -101,14 +101,14 @@ def her(numbers: Mapping[str, Any]) -> Verdict:
 def gender(numbers: Mapping[str, Any]) -> Verdict:
     """A pronoun flips a word of the translation, and one head decides it."""
     first, second = numbers["words"]
-    one, other = numbers["changed"]
+    answer, other_answer = numbers["changed"]
     with_all, without = numbers["margins"], numbers["margins_without"]
-    flips = one != other and with_all[0] > 0 > with_all[1]
+    flips = answer != other_answer and with_all[0] > 0 > with_all[1]
     decides = (without[0] > 0) == (without[1] > 0)
     if flips and decides:
-        title = f"“{first}” gives {one}, “{second}” gives {other}: one head decides"
+        title = f"“{first}” gives {answer}, “{second}” gives {other_answer}: one head decides"
     elif flips:
-        title = f"“{first}” gives {one}, “{second}” gives {other}: no single head decides"
+        title = f"“{first}” gives {answer}, “{second}” gives {other_answer}: no single head decides"
     else:
         title = f"No word of the translation flips between “{first}” and “{second}”"
     says = (

@@ -141,8 +141,8 @@ def _he_and_she(pipeline: Pipeline, text: str) -> tuple[float, float]:
     """The probabilities of “he” and of “she” as the next word."""
     guesses = pipeline.suggest(text, SUGGESTED)
     least = guesses[-1].probability
-    found = {guess.word: guess.probability for guess in guesses}
-    return found.get("he", least), found.get("she", least)
+    probabilities = {guess.word: guess.probability for guess in guesses}
+    return probabilities.get("he", least), probabilities.get("she", least)
 
 
 def _log_odds(pipeline: Pipeline, text: str) -> float:

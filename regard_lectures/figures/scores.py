@@ -120,7 +120,7 @@ def _readable(pipeline: Pipeline, text: str | None) -> str:
         TextReader.check("--text", text)
         return text
     known = pipeline.vocabulary.source
-    return next((one for one in (TEXT, *OTHER_TEXTS) if not known.unknown_words(one)), TEXT)
+    return next((text for text in (TEXT, *OTHER_TEXTS) if not known.unknown_words(text)), TEXT)
 
 
 def words_scores(numbers: Numbers) -> Words:

@@ -155,8 +155,8 @@ def _draw_table(board: Board, numbers: Numbers) -> None:
         [shorten(row[0], LONGEST, TEXT), *(row[index] or "–" for index in indices[1:])]
         for row in rows
     ]
-    own = [index for index in range(len(rows)) if index >= len(PUBLISHED_MODELS)]
-    board.table(0, "", list(SHOWN.values()), cells, own)
+    own_rows = [index for index in range(len(rows)) if index >= len(PUBLISHED_MODELS)]
+    board.table(0, "", list(SHOWN.values()), cells, own_rows)
 
 
 def _columns(numbers: Numbers) -> dict[str, list[Any]]:
@@ -174,15 +174,15 @@ def _draw_growth(board: Board, numbers: Numbers) -> None:
     axes = board.chart(0, "", "parameters", "training FLOPs")
     names = ("models", "parameters_computed", "parameters_published", "flops_computed", "chips")
     for name, n, published, flops, chips in zip(*(numbers[key] for key in names), strict=True):
-        own = published is None
-        if not own:
+        own_rows = published is None
+        if not own_rows:
             axes.plot(published, flops, "s", color=MUTED, markersize=11, markerfacecolor="none")
-        colour, mark = (GREEN, "D") if own else (BLUE, "o") if chips else (ORANGE, "^")
+        colour, mark = (GREEN, "D") if own_rows else (BLUE, "o") if chips else (ORANGE, "^")
         axes.plot(n, flops, mark, color=colour, markersize=7)
-        if own or name in NAMED:
+        if own_rows or name in NAMED:
             side, across, up = NAMED.get(name, ("left", 9, -7))
             axes.write_beside((n, flops), shorten(name, LONGEST, TEXT), xytext=(across, up),
-                              ha=side, color=colour if own else MUTED)  # fmt: skip
+                              ha=side, color=colour if own_rows else MUTED)  # fmt: skip
     axes.log_axis("x", [1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11])
     axes.log_axis("y", [1e12, 1e15, 1e18, 1e20, 1e22, 1e24])
     least = [min(numbers[key]) for key in ("parameters_computed", "flops_computed")]

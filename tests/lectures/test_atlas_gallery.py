@@ -264,9 +264,7 @@ def test_a_model_that_cannot_show_the_scene_is_named():
         show("gallery", scene="once", model="tiny/translate")
     assert "got tiny/translate, which cannot suggest" in str(error.value)
     assert str(error.value).endswith("model=small/write")
-    with pytest.raises(
-        InputError, match="walk or once or hello or nurse"
-    ):
+    with pytest.raises(InputError, match="walk or once or hello or nurse"):
         show("gallery", scene="twice")
 
 

@@ -193,4 +193,4 @@ def test_a_sentence_goes_to_a_translator_whose_weights_are_replaced(monkeypatch)
 
 def test_the_figures_say_what_of_ones_own_they_take():
     for name in ("softmax", "bilinear", "mask", "lookup", "scores", "hard"):
-        assert FIGURES[name].own.startswith("--text: ")
+        assert FIGURES[name].takes.startswith("--text: ")

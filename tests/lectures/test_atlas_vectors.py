@@ -220,6 +220,6 @@ def test_another_factor_is_taken_back_and_models_without_it_are_refused():
 
 def test_each_of_these_figures_says_what_it_takes():
     for name in ("onehot", "inputs", "analogies", "layers", "embedding"):
-        assert "--text" in FIGURES[name].own
+        assert "--text" in FIGURES[name].takes
     for name in ("orthogonal", "similarity"):
-        assert "none else" in FIGURES[name].own
+        assert "none else" in FIGURES[name].takes

@@ -62,8 +62,8 @@ def test_shuffled_weights_get_other_words(name, shuffled_folder):
 
 def test_every_figure_says_what_of_your_own_it_takes_or_why_nothing():
     for name, figure in FIGURES.items():
-        assert ("--text" in figure.own) == bool(figure.text), name
-        named = re.findall(r"(\w+)=", figure.own)
+        assert ("--text" in figure.takes) == bool(figure.text), name
+        named = re.findall(r"(\w+)=", figure.takes)
         assert set(named) <= set(figure.options), name
-        assert figure.own.startswith("none: ") or figure.text or named, name
+        assert figure.takes.startswith("none: ") or figure.text or named, name
         assert f"{name} " in own_inputs()

@@ -242,8 +242,8 @@ def _frame(
     assert image is not None
     width, height = FRAME
     sheet = Sheet(width, height)
-    room, lines = height - 3.4 * LEADING * TEXT, LEADING * TEXT
-    factor = min((width - 2 * EDGE) / image.pixels.shape[2], room / image.pixels.shape[1])
+    free_height, lines = height - 3.4 * LEADING * TEXT, LEADING * TEXT
+    factor = min((width - 2 * EDGE) / image.pixels.shape[2], free_height / image.pixels.shape[1])
     size = factor * image.pixels.shape[2], factor * image.pixels.shape[1]
     axes = sheet.axes((width - size[0]) / 2, EDGE / 2, *size)
     _draw_image(axes, look)
