@@ -463,7 +463,7 @@ class Pipeline:
                 tensor (batch, length). For a model that reads images: normalised pixels
                 (batch, channels, height, width).
             target_ids: For an encoder-decoder, the ids of the target in the same form; `ids` are
-                then those of the source.
+                then those of the source. For a captioner, the ids of a caption of each image.
             mask: (batch, length) For a padded batch: 1 for tokens, 0 for padding, which may stand
                 on either side.
 
@@ -474,7 +474,7 @@ class Pipeline:
         """
         source = self.reader.prepared_input(ids)
         if source is not None:
-            return token_ids.logits_of_input(self.model, source)
+            return token_ids.logits_of_input(self.model, source, target_ids)
         return token_ids.logits_of(self.model, ids, target_ids, mask)
 
     def look(

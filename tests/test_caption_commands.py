@@ -145,9 +145,16 @@ def test_other_verbs_and_models_are_refused(regard, run, image):
     is_refused(regard("caption", "tiny/translate", image), "cannot caption")
 
 
-def test_it_is_exported_nowhere(run, tmp_path):
-    with pytest.raises(InputError, match="a captioner, which transformers does not have"):
-        load(run).export(tmp_path / "theirs")
+def test_what_would_be_exported_is_said(regard, runs):
+    for recipe, words in {
+        "tiny/caption": ("got a captioner with model.encoder.stem=convolution",
+                         "trained with model.encoder.stem=patches"),
+        "tiny/caption-rnn": ("got a captioner with model.encoder.kind=resnet",
+                             "a captioner with model.encoder.kind=blocks"),
+    }.items():  # fmt: skip
+        is_refused(regard("export", str(runs[recipe]), "-o", "theirs", "--to", "hf"), *words)
+    run = str(runs["tiny/caption"])
+    is_refused(regard("export", run, "-o", "theirs", "--to", "timm"), "timm does not have")
 
 
 def test_eval_scores_the_test_split(regard, run, tmp_path):

@@ -86,12 +86,13 @@ def _fix_advice(config: Any, kind_name: str | None, *, separate: bool) -> str | 
         similar_config = _as_family(config, family)
         closest_kind = _fewest_obstacles(_kinds_of(family, kind_name), similar_config)
         assert closest_kind is not None  # similar families have kinds
-    changes += {
-        need.key: need.wanted(similar_config) for need in closest_kind.obstacles(similar_config)
-    }.values()
+    obstacles = closest_kind.obstacles(similar_config)
+    changes += {need.key: need.wanted(similar_config) for need in obstacles}.values()
     changes += [override("tokens.shared", value=True)] if separate else []
     other_option = "" if kind_name or separate else _other_library_option(config)
     kind = closest_kind.name
+    if not all(need.by_overrides for need in obstacles):
+        return f"a {config.family} with {' '.join(changes)} can be exported, as {kind}"
     return f"trained with {' '.join(changes)} it can be exported, as {kind}{other_option}"
 
 

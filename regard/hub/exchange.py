@@ -47,7 +47,7 @@ def recipe_of(
         folder: The folder it was read from, or a single file.
         hub_config: The contents of Hugging Face's `config.json`, if it was read already.
     """
-    length, paired = config.max_length, config.has_target
+    length, paired = _longest_output(config), config.has_target
     return Recipe(
         version=VERSION,
         task=_task_of(config),
@@ -59,6 +59,12 @@ def recipe_of(
         if vocabularies
         else DecodeConfig(),
     )
+
+
+def _longest_output(config: Any) -> int:
+    """The most tokens of a text that a model reads or writes; a captioner's input is an image."""
+    length: int = config.max_length if config.reads == "text" else config.last.front.max_length
+    return length
 
 
 def _task_of(config: Any) -> Any:
@@ -110,6 +116,10 @@ AUTO_CLASS_ENDINGS = {"ForConditionalGeneration": "ForSeq2SeqLM", "MTModel": "Fo
 """How the name of a Hugging Face class ends -> how that of its `AutoModel` ends, if not alike."""
 
 
+TWO_SIDES = "VisionEncoderDecoderModel"
+"""A class that is loaded by its own name in every version of transformers."""
+
+
 def how_to_load(folder: Path) -> str:
     """What an exported folder contains, and the call with which another library loads it.
 
@@ -126,9 +136,9 @@ def how_to_load(folder: Path) -> str:
     [name, *_] = config.get("architectures") or [f"{config['model_type']}Model"]
     kind, ending = re.findall(r"^(.*?)(For\w+|LMHeadModel|MTModel|Model)$", name)[0]
     loader = f"AutoModel{AUTO_CLASS_ENDINGS.get(ending, ending.removesuffix('WithTeacher'))}"
-    files = {"tokenizer_config.json": "tokenizer", FILE: "image processor"}
-    extras = "".join(
-        f" with its {word}" for file, word in files.items() if (folder / file).exists()
-    )
+    loader = name if name == TWO_SIDES else loader
+    files = {FILE: "image processor", "tokenizer_config.json": "tokenizer"}
+    words = [word for file, word in files.items() if (folder / file).exists()]
+    extras = f" with its {' and '.join(words)}" if words else ""
     call = f"transformers.{loader}.from_pretrained({json.dumps(str(folder))})"
     return f"as a {kind}{extras}: {call}"

@@ -41,6 +41,8 @@ OTHER_WEIGHTS = (".bin", ".safetensors", ".h5", ".msgpack", ".ckpt", ".pt", ".pt
 """Endings of files that may hold weights under another name or in another format."""
 PICKLE_ERRORS = (AttributeError, KeyError, IndexError, TypeError, AssertionError, BadZipFile)
 """Further errors that reading a damaged `.bin` file may raise."""
+SYMBOLS = ("bos_token_id", "eos_token_id", "pad_token_id")
+"""The ids of symbols that a section of a config has, too."""
 MAX_LAYERS = 1000
 """Most layers of a model whose weights are not there, only its config."""
 
@@ -117,12 +119,17 @@ def model_of(description: ModelDescription, tensors: dict[str, Tensor], file: Pa
     return model.eval()
 
 
-def read_outline(folder: Path, hub_config: dict[str, Any]) -> tuple[ModelConfig, tuple[int, ...]]:
+def read_outline(
+    folder: Path, hub_config: dict[str, Any]
+) -> tuple[ModelConfig, tuple[int, ...], dict[str, Any]]:
     """The config of a folder's model and the sizes of its vocabularies; weights stay on disk.
 
     Args:
         folder: The model's folder.
         hub_config: The contents of `config.json`.
+
+    Returns:
+        Our config, the sizes, and their config of the side that writes texts.
 
     Raises:
         InputError: As `read_model`, as far as config and tensor names show it.
@@ -132,7 +139,8 @@ def read_outline(folder: Path, hub_config: dict[str, Any]) -> tuple[ModelConfig,
     tensors = description.kind.standard_names(mapped)
     count, file = len(tensors) or MAX_LAYERS, config_path(folder)
     parsed = parse(file, description.kind, description.hub_config, tensors, count)
-    return parsed.config, parsed.vocabularies
+    text_config = description.kind.text_config(description.hub_config)
+    return parsed.config, parsed.vocabularies, text_config
 
 
 def _map_tensors(folder: Path) -> dict[str, Tensor]:
@@ -172,6 +180,8 @@ def write_model(
     model_entries = kind.write(model.config, *model.vocabularies().values())
     type_entries = {"model_type": kind.name, "dtype": "float32"} if kind.has_model_type else {}
     hub_config = {**type_entries, **model_entries, **roles}
+    if kind.writer:  # whose defaults may lie beyond the vocabulary
+        hub_config[kind.writer] |= {name: roles.get(name) for name in SYMBOLS}
     tensors = kind.names(model.config).export_tensors(state_for(kind, model))
     write_file(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
     write_file(folder / CONFIG, (json.dumps(hub_config, indent=2) + "\n").encode())

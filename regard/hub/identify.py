@@ -104,7 +104,8 @@ def kind_of_class(name: object) -> HubFormat | None:
         ('distilbert', None)
     """
     parts = _MODEL_CLASS.fullmatch(name) if isinstance(name, str) and len(name) < MAX_NAME else None
-    return None if parts is None else KINDS.get(parts["kind"].lower())
+    by_class = {name.replace("-", ""): kind for name, kind in KINDS.items()}
+    return None if parts is None else by_class.get(parts["kind"].lower())
 
 
 def parse(
@@ -122,7 +123,7 @@ def parse(
     names = TensorNames(values, tensors)
     try:
         config: ModelConfig = kind.read(values, names)
-        vocabularies = _vocabularies(values, kind)
+        vocabularies = _vocabularies(kind.text_config(values), kind)
         our_shapes = shapes(config, vocabularies, count, str(file))
         return ParsedConfig(config, vocabularies, our_shapes, tuple(names.notes))
     except KeyError as error:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from regard.config import input_error
 from regard.decode.config import DecodeConfig
 from regard.errors import InputError
+from regard.hub import captions
 from regard.hub.config import CONFIG
 from regard.hub.folder import read_model, write_model
 from regard.hub.identify import ModelDescription
@@ -30,7 +31,7 @@ from regard.runtime.files import read_json, write_file
 
 _logger = logging.getLogger(__name__)
 
-FILE = "preprocessor_config.json"
+FILE = captions.PREPROCESSOR
 OUR_KEY = "regard"
 """The key under which all settings of a reader of Regard are stored."""
 
@@ -47,17 +48,25 @@ def read(
     """
     model, any_size = read_model(folder, description), description.kind.any_size
     hub_config = description.hub_config
-    return model, read_reader(
+    if model.config.has_target:
+        captions.check_files(folder, normalisation)
+    processor = read_reader(
         folder, model.config, hub_config, any_size=any_size, normalisation=normalisation
     )
+    if model.config.has_target:
+        return model, captions.with_tokenizer(processor, model, folder, description)
+    return model, processor
 
 
 def write(
     model: Model, processor: Processor | None, decode: DecodeConfig, folder: Path, kind: str | None
 ) -> None:
     """Writes a model with its image reader; see `exchange.export`."""
-    del decode  # a model of images writes nothing
-    hub_config = write_model(model, folder, kind)
+    if model.config.has_target:
+        captions.write(model, processor, decode, folder, kind)
+        hub_config = {}
+    else:
+        hub_config = write_model(model, folder, kind)
     if processor is not None and kind == "timm":
         hub_config["pretrained_cfg"] |= timm_settings(processor.source)
         write_file(folder / CONFIG, (json.dumps(hub_config, indent=2) + "\n").encode())

@@ -32,6 +32,12 @@ class TensorNames:
         self.notes: list[str] = []
         """What was assumed because the config does not say it, or contradicts the tensors."""
 
+    def section(self, hub_config: Mapping[str, Any]) -> TensorNames:
+        """The same tensors, with a section of the config in its place."""
+        names = TensorNames(hub_config, self._tensors)
+        names.notes = self.notes
+        return names
+
     def has(self, start: str) -> bool:
         """Whether there is a tensor whose name begins with `start`."""
         return any(name.startswith(start) for name in self._tensors)
@@ -99,6 +105,22 @@ class HubFormat:
     """Whether a model without `model_type` is of this kind, where others have the same names."""
     halves: bool = False
     """Whether its sinusoidal positions have all sines first and all cosines after them."""
+    writer: str = ""
+    """The section of their config with the side that writes texts; empty: the config itself."""
+
+    def text_config(self, hub_config: Mapping[str, Any]) -> dict[str, Any]:
+        """Their config of the side that writes texts: its sizes, tokenizer, ids and decoding.
+
+        What the whole config says, such as ids, overrules its section.
+        """
+        if not self.writer:
+            return dict(hub_config)
+        own_keys = "model_type", "architectures", "tie_word_embeddings"
+        whole = {
+            key: value for key, value in hub_config.items()
+            if value is not None and key not in own_keys and not isinstance(value, dict)
+        }  # fmt: skip
+        return {**hub_config[self.writer], **whole}
 
     def obstacles(self, config: Any) -> list[Need]:
         """What it requires, and a config of the family does not meet."""

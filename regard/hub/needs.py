@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.layers.config import WritingStack
 from regard.layers.short import short_fields, values_of
@@ -24,6 +24,8 @@ class Need:
     """The possible values; messages recommend the first."""
     when: Callable[[Any], bool] | None = None
     """Whether this is required of a config; None: of every config."""
+    by_overrides: ClassVar[bool] = True
+    """Whether a recipe that does not meet it does so with the overrides that `wanted` names."""
 
     def is_met(self, config: Any) -> bool:
         """Whether all parts of a config have one of the values, or do not need to."""
@@ -60,6 +62,8 @@ class StandardBlocks(Need):
         """The sides with other blocks: name -> config."""
         others = {}
         for name, side in config.sides.items():
+            if side.kind != "blocks":  # a need of its own
+                continue
             kinds = tuple(part.kind for part in side.block)
             named = any(
                 part.name or part.scale != 1 or part.sublayer_norm_place for part in side.block
@@ -103,6 +107,41 @@ class SameSides(Need):
         return override(f"model.{self.key}", value)
 
 
+class OfSide(Need):
+    """A setting of one side, where the sides differ: the key begins with it, as `decoder.norm`.
+
+    Without possible values, all parts of the side must share one.
+    """
+
+    def is_met(self, config: Any) -> bool:
+        """Whether the side has one of the values, or no blocks: that is a need of its own."""
+        if self._side(config).kind != "blocks":
+            return True
+        settings = self._settings(config)
+        return all(value in self._allowed(settings) for value in settings)
+
+    def _side(self, config: Any) -> Any:
+        return config.sides[self.key.partition(".")[0]]
+
+    def _settings(self, config: Any) -> list[Any]:
+        """The values of the setting in all parts of the side."""
+        values = values_of(self._side(config), self.key.partition(".")[2])
+        return [getattr(value, "kind", value) for _, value in values]
+
+    def _allowed(self, settings: list[Any]) -> tuple[Any, ...]:
+        return self.values or (settings[0],)
+
+    def got(self, config: Any) -> str:
+        """The setting as it is."""
+        settings = self._settings(config)
+        other = next(value for value in settings if value not in self._allowed(settings))
+        return override(f"model.{self.key}", other)
+
+    def wanted(self, config: Any) -> str:
+        """The recommended setting, or the first that the side has."""
+        return override(f"model.{self.key}", self._allowed(self._settings(config))[0])
+
+
 def override(key: str, value: Any) -> str:
     """One setting as the command line takes it.
 
@@ -131,8 +170,9 @@ _SHARED_KEYS = (
     "norm_epsilon", "final_norm", "bias", "dropout", "hidden_dropout", "attention_dropout",
     "positions", "scaled_embedding", "embedding_norm", "max_length",
 )  # fmt: skip
+BLOCK = StandardBlocks("block", ())
 BLOCKS = (
-    StandardBlocks("block", ()),
+    BLOCK,
     *fixed(block_norm=False),
     *(SameSides(key, ()) for key in _SHARED_KEYS),
 )

@@ -100,7 +100,8 @@ class Table:
     ignored: tuple[str, ...] = ()
     """Patterns of their tensors that are not learned: masks, position ids, rotary frequencies."""
     computed: Mapping[str, ComputedTensor] = field(default_factory=dict)
-    """Their tensors that must have certain values, such as Marian's sinusoidal positions."""
+    """Their tensors that must have certain values, such as Marian's sinusoidal positions; if they
+    are ignored, too, any values."""
 
     def import_tensors(
         self, hub_tensors: dict[str, Tensor], shapes: Mapping[str, torch.Size]
@@ -163,13 +164,15 @@ class Table:
 
     def _may_be_unused(self, name: str) -> bool:
         """Whether a tensor that no rule names may be there: computed, a copy, or ignored."""
-        ignored = any(fnmatchcase(name, pattern) for pattern in self.ignored)
-        return ignored or name in self.computed or name in self.copies
+        return self._is_ignored(name) or name in self.computed or name in self.copies
+
+    def _is_ignored(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self.ignored)
 
     def _check_unused(self, hub_tensors: Mapping[str, Tensor], used: Set[str]) -> None:
         """Refuses tensors left over that are neither computed, nor copies, nor ignored."""
         for name in hub_tensors.keys() & self.computed.keys():
-            if not self.computed[name].matches(hub_tensors[name]):
+            if not self._is_ignored(name) and not self.computed[name].matches(hub_tensors[name]):
                 raise InputError(
                     name, got="other values", expected="sinusoidal positions, which are not learned"
                 )
@@ -178,7 +181,7 @@ class Table:
             if original is not None and original in hub_tensors:
                 if not torch.equal(hub_tensors[name], hub_tensors[original]):
                     raise InputError(name, got="other values", expected=f"those of {original}")
-            elif not any(fnmatchcase(name, pattern) for pattern in self.ignored):
+            elif not self._is_ignored(name):
                 expected = f"only the {len(used)} tensors of the model"
                 raise InputError("the weights", got=f"an unknown tensor {name}", expected=expected)
 

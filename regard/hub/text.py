@@ -13,7 +13,7 @@ from regard.hub.choice import choose_kind
 from regard.hub.folder import read_model, write_model
 from regard.hub.generation import GENERATION, roles_in, write_decoding
 from regard.hub.identify import ModelDescription
-from regard.inputs.text import Vocabulary
+from regard.inputs.text import Processor, Tokenizer, Vocabulary
 from regard.inputs.text.published.hub import OWN_KEY, read_folder
 from regard.models import Model
 from regard.runtime.files import write_file
@@ -71,12 +71,12 @@ def write(
     if "decoder" not in model.config.sides:
         write_model(model, folder, **ids)
     else:
-        roles = (ids or _ids_without_tokenizer(model, decode)) | roles_in(decode)
+        roles = (ids or ids_without_tokenizer(model, decode)) | roles_in(decode)
         write_model(model, folder, **roles)
         settings = write_decoding(decode, roles, model.config.max_length)
         write_file(folder / GENERATION, (json.dumps(settings, indent=2) + "\n").encode())
     if vocabulary is not None:
-        _write_tokenizer(vocabulary, ids, model.config, folder)
+        _write_tokenizers(vocabulary, ids, model.config, folder)
 
 
 def _check_sides(model: Model, vocabulary: Vocabulary | None) -> None:
@@ -92,23 +92,42 @@ def _check_sides(model: Model, vocabulary: Vocabulary | None) -> None:
     )
 
 
-def _write_tokenizer(
+def _write_tokenizers(
     vocabulary: Vocabulary, ids: Mapping[str, Any], config: Any, folder: Path
 ) -> None:
-    """Writes the files of a tokenizer; those of a published one for each side as they were."""
+    """Writes the files of tokenizers; those of a published one for each side as they were."""
     if vocabulary.files:
         for name, data in vocabulary.files.items():
             write_file(folder / name, data)
         return
-    tokenizer = vocabulary.source
+    types = getattr(config, "token_types", 0) > 1
+    write_tokenizer(vocabulary.source, ids, folder, max_length=config.max_length, types=types)
+
+
+def write_tokenizer(
+    tokenizer: Tokenizer,
+    ids: Mapping[str, Any],
+    folder: Path,
+    *,
+    max_length: int,
+    types: bool = False,
+) -> None:
+    """Writes the files of a tokenizer.
+
+    Args:
+        tokenizer: The tokenizer.
+        ids: The ids of special tokens, from `roles_of`.
+        folder: The folder to write to.
+        max_length: The most tokens that the model reads.
+        types: Whether the model reads the segment of each token.
+    """
     write_file(folder / "tokenizer.json", tokenizer.library_json().encode())
     symbols = {name.removesuffix("_id"): tokenizer.symbol(token) for name, token in ids.items()}
     symbols.pop("decoder_start_token", None)  # only the model's config has it
-    types = ["token_type_ids"] if getattr(config, "token_types", 0) > 1 else []
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": config.max_length,
-        "model_input_names": ["input_ids", *types, "attention_mask"],
+        "model_max_length": max_length,
+        "model_input_names": ["input_ids", *["token_type_ids"] * types, "attention_mask"],
         "clean_up_tokenization_spaces": tokenizer.cleans or tokenizer.joins_words,
         **symbols,
     }
@@ -117,7 +136,7 @@ def _write_tokenizer(
     write_file(folder / "tokenizer_config.json", json.dumps(settings, indent=2).encode())
 
 
-def _ids_without_tokenizer(model: Model, decode: DecodeConfig) -> dict[str, Any]:
+def ids_without_tokenizer(model: Model, decode: DecodeConfig) -> dict[str, Any]:
     """The special ids for the config of a model without a tokenizer.
 
     They are None, since the defaults of transformers may lie beyond the vocabulary. Only an
@@ -127,7 +146,7 @@ def _ids_without_tokenizer(model: Model, decode: DecodeConfig) -> dict[str, Any]
     return {"bos_token_id": None, "eos_token_id": None, "pad_token_id": pad}
 
 
-def roles_of(vocabulary: Vocabulary) -> dict[str, Any]:
+def roles_of(vocabulary: Processor) -> dict[str, Any]:
     """The ids of special tokens by their names in a Hugging Face config."""
     roles = vocabulary.target.specials
     named = {

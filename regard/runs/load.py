@@ -171,7 +171,8 @@ def from_hub(
     reads = CONFIGS[model_description.kind.family].reads
     model, processor = module_of(reads).read(folder, model_description, normalisation)
     sizes = tuple(model.vocabularies().values())
-    recipe = recipe_of(model.config, sizes, folder, model_description.hub_config)
+    text_config = model_description.kind.text_config(model_description.hub_config)
+    recipe = recipe_of(model.config, sizes, folder, text_config)
     return Pipeline(model, processor, recipe, name)
 
 
@@ -187,8 +188,8 @@ def outline(model_name: str) -> tuple[Recipe, tuple[int, ...]]:
             from regard.hub.exchange import recipe_of
             from regard.hub.folder import read_outline
 
-            config, sizes = read_outline(path, file.hub_config)
-            return recipe_of(config, sizes, path, file.hub_config), sizes
+            config, sizes, text_config = read_outline(path, file.hub_config)
+            return recipe_of(config, sizes, path, text_config), sizes
         folder = checkpoint.newest(path)  # all checkpoints of a run have the same config
         recipe = recipes.load(folder / RECIPE)
         description = file.values or read_json(folder / CONFIG)

@@ -55,14 +55,35 @@ def logits_of(model: Model, ids: Any, target_ids: Any, mask: Any) -> Any:
     return restore(list(torch.split(logits, [len(row) for row in rows])))
 
 
-def logits_of_input(model: Any, source: Input) -> Tensor:
-    """The logits of each example of an input other than token ids: (examples, classes)."""
-    if not hasattr(model, "classify"):
-        expected = "a model with classes; p.caption(image) writes a text"
-        raise InputError("logits", got="a model that writes", expected=expected)
+def logits_of_input(model: Any, source: Input, target_ids: Any = None) -> Any:
+    """The logits of each example of an input other than token ids: (examples, classes).
+
+    Args:
+        model: The model.
+        source: The input, such as the pixels of images.
+        target_ids: For a model that writes, the ids of each text that it is given; the logits are
+            then those of the token after each of them, in the form of these ids.
+    """
+    if model.config.has_target:
+        return _logits_after(model, source, target_ids)
     with evaluating(model):
         logits: Tensor = model.classify(source.to(model.device))
     return logits.cpu()
+
+
+def _logits_after(model: Any, source: Input, target_ids: Any) -> Any:
+    """The logits of the token after each of the given ones."""
+    if target_ids is None:
+        expected = "target ids, too, or a model with classes; p.caption(image) writes a text"
+        raise InputError("logits", got="a model that writes", expected=expected)
+    rows, restore = rows_of(target_ids, None)
+    for row in rows:
+        check_ids(row, model, side=-1)
+    if len(rows) != len(source):
+        raise InputError("logits", got=f"{len(rows)} targets", expected=len(source))
+    with evaluating(model):
+        logits = model(source.to(model.device), Ragged.of(rows).to(model.device)).cpu()
+    return restore(list(torch.split(logits, [len(row) for row in rows])))
 
 
 def _logits_function(model: Any) -> Callable[[Ragged], Tensor]:
