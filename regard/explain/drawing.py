@@ -445,7 +445,7 @@ def _write_cells(
         return "−∞" if value == -np.inf else format(value, number_format).replace("-", "−")
 
     def fits() -> bool:
-        return max((text_width(text, SMALLEST) for text in cells.values()), default=0) <= width - 2
+        return max((text_width(text, SMALLEST) for text in cells.values()), default=0) <= width - 8
 
     cells = {index: text_of(value) for index, value in np.ndenumerate(table) if value == value}
     if not fits():

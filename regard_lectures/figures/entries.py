@@ -42,8 +42,8 @@ def entries(image: int, layers: int, heads: int) -> Drawing:
         "entries. Pixels beyond the last whole patch are cut off."
     )
     with Board(words_entries(numbers), (1.85, 1), details, limits=COMPUTED) as board:
-        columns = [("tokens are", 0.0), ("side", 0.25), ("tokens", 0.43)]
-        columns += [("entries of\na matrix", 0.655), ("its\nbytes", 0.795), ("of all", 1.0)]
+        columns = [("tokens are", 0.0), ("side", 0.24), ("tokens", 0.4)]
+        columns += [("entries of\na matrix", 0.66), ("its\nbytes", 0.81), ("of all", 1.0)]
         rows = [
             [case["kind"], str(case["side"]), f"{case['tokens']:,}", in_count(case["entries"]),
              in_units(case["bytes"]), in_units(case["all_bytes"])]
