@@ -89,8 +89,8 @@ def _entry(figure: Figure, *, drawn: bool, folder: Path) -> Iterator[str]:
         yield from (image(picture_of(figure), folder), "")
     commands = [command_of(figure), *own_commands(figure)]
     yield from ("```sh", *dict.fromkeys(commands), "```", "")
-    if figure.own_input:
-        yield from (f"Your own input: {escaped(figure.own_input)}.", "")
+    if figure.takes:
+        yield from (f"Your own input: {escaped(figure.takes)}.", "")
     slides = slides_of(figure)
     rows = ", ".join(figure.lectures)
     shown = f"Slides {slides}; " if slides else ""
@@ -105,5 +105,5 @@ def escaped(text: str) -> str:
     """A text of the catalogue as Markdown; options are code."""
     words = re.sub(r"([\\\[\]*_<>])", r"\\\1", text.removesuffix("."))
     return re.sub(
-        r"(--?[a-z]\w*|\b[a-z\\_]+=)", lambda found: f"`{found[1].replace(chr(92), '')}`", words
+        r"(--?[a-z]\w*|\b[a-z\\_]+=)", lambda option: f"`{option[1].replace(chr(92), '')}`", words
     )

@@ -73,8 +73,8 @@ class Picture:
 def pictures_of(page: str, text: str) -> list[Picture]:
     """The pictures that the text of a page asks for."""
     return [
-        Picture(page, found[1], _code_for(found[1], text[: found.start()]))
-        for found in COMMENT.finditer(text)
+        Picture(page, comment[1], _code_for(comment[1], text[: comment.start()]))
+        for comment in COMMENT.finditer(text)
     ]
 
 
@@ -92,8 +92,8 @@ def code_checksum() -> str:
     """A checksum of the packages: their code, and the sizes of their models and results."""
     total = hashlib.sha256()
     for package in ("regard", "regard_lectures"):
-        found = sorted(path for kind in READ for path in (ROOT / package).rglob(kind))
-        for path in found:
+        files = sorted(path for kind in READ for path in (ROOT / package).rglob(kind))
+        for path in files:
             small = path.suffix in (".py", ".txt", ".yaml", ".json")
             content = path.read_bytes() if small else str(path.stat().st_size).encode()
             total.update(str(path.relative_to(ROOT)).encode() + content)
@@ -179,8 +179,8 @@ def with_pictures(page: str, text: str, folder: Path = FOLDER) -> str:
     """The text of a page with pictures in the places of its comments."""
     pictures = {picture.asked: picture for picture in pictures_of(page, text)}
 
-    def replaced(found: re.Match[str]) -> str:
-        return image(pictures[found[1]], folder)
+    def replaced(comment: re.Match[str]) -> str:
+        return image(pictures[comment[1]], folder)
 
     return COMMENT.sub(replaced, text)
 

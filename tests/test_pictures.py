@@ -74,7 +74,7 @@ def test_the_gallery_has_every_figure_with_its_commands_and_slides():
         assert f"../build/pictures/figures/{name}.png" in entry
         first, *own = re.findall(r"^regard show .*$", entry, re.M)
         assert first == gallery.command_of(figure)
-        assert own or "none" in figure.own, f"{name}: no command of the ledger has own input"
+        assert own or "none" in figure.takes, f"{name}: no command of the ledger has own input"
         for command in (first, *own):
             _, _, shown, *words = shlex.split(command)
             assert shown == name

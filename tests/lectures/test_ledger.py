@@ -169,6 +169,6 @@ def test_the_commands_of_a_row_run_one_after_the_other(row, regard, tmp_path):
         result = regard(*shortened(command))
         assert result.code == 0, f"{command}\n{result.err}"
         *_, name = [None, *re.findall(r"-o (\S+)", command)]
-        made = tmp_path / name if name else None
-        assert made is None or made.exists(), command
-        assert result.out or made, command
+        output = tmp_path / name if name else None
+        assert output is None or output.exists(), command
+        assert result.out or output, command
