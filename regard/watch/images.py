@@ -27,6 +27,15 @@ def pixel_values(given: Any) -> Tensor | None:
     return values[None] if values.dim() == 3 else values
 
 
+def patch_config(*configs: Any) -> Any:
+    """The first config that names the size of a patch, its own or that of its encoder.
+
+    The decoder of a captioner does not know about patches; the config of the whole model does.
+    """
+    sections = [part for config in configs for part in (config, getattr(config, "encoder", None))]
+    return next((part for part in sections if hasattr(part, "patch_size")), configs[0])
+
+
 def read_picture(values: Tensor, config: Any, tokens: int, processor: Any = None) -> ImageGrid:
     """An image and its patches, as a vision model of `transformers` reads them.
 

@@ -7,7 +7,6 @@ decoder for each token it writes. Passes in which no watched layer ran are not c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
@@ -16,54 +15,27 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.explain.images.caption_look import CaptionLook
 from regard.explain.look import Look
 from regard.explain.maps import AttentionMap, merge_words
 from regard.layers import Tap
 from regard.layers.tap.product import Records
+from regard.tasks.trace import ImageGrid
 from regard.watch.call import SITE, Call
-from regard.watch.images import pixel_values, read_picture
+from regard.watch.images import patch_config, pixel_values, read_picture
 from regard.watch.labels import Tokens, read_tokens
 from regard.watch.modules import Layer, at_site
+from regard.watch.recorded import (
+    RecordedCall,
+    check_continues,
+    check_same,
+    hypothesis_rows,
+    pad_keys,
+)
 from regard.watch.registry import WEIGHTS
 
 MAX_LISTED = 6
 """The number of layers that `repr` lists."""
-
-
-@dataclass(frozen=True)
-class RecordedCall:
-    """The recording of one call of a layer.
-
-    Attributes:
-        records: The recorded tensors, by site.
-        shape: The shape of the recorded weights: (batch, heads, query, key).
-        queries: The number of queries of the call.
-        keys: The number of keys of the call.
-        newest: The last key of the first head (batch, head_dim), to recognise a row later.
-        before: The last key of the first head that came from the cache; None without a cache.
-    """
-
-    records: Records
-    shape: tuple[int, int, int, int]
-    queries: int
-    keys: int
-    newest: Tensor
-    before: Tensor | None
-
-    @classmethod
-    def of(cls, call: Call, records: Records, wanted: Tap) -> RecordedCall:
-        """The recording of a call, with what is needed to join it with other steps."""
-        (batch, heads, queries, _), keys = call.q.shape, call.k.shape[2]
-        head_count = heads if wanted.heads is None else len(wanted.heads)
-        query_count = queries if wanted.queries is None or queries == 1 else len(wanted.queries)
-        shape = batch, head_count, query_count, keys
-        first = call.k[:, 0].detach()  # (batch, key, head_dim)
-        before = first[:, keys - queries - 1].cpu().clone() if keys > queries else None
-        return cls(records, shape, queries, keys, first[:, -1].cpu().clone(), before)
-
-    def before_at(self, rows: int | slice) -> Tensor | None:
-        """The rows `rows` of `before`; None if there is no earlier key."""
-        return None if self.before is None else self.before[rows]
 
 
 class Step(Mapping[str, Tensor]):
@@ -156,9 +128,15 @@ class Seen:
     """
 
     def __init__(
-        self, layers: Mapping[str, Layer], wanted: Tap, *, paired: bool, model: str = "a model"
+        self,
+        layers: Mapping[str, Layer],
+        wanted: Tap,
+        *,
+        paired: bool,
+        model: str = "a model",
+        config: Any = None,
     ) -> None:
-        self.layers, self._model = dict(layers), model
+        self.layers, self._model, self._config = dict(layers), model, config
         self.steps: list[Step] = []
         self._wanted, self._paired = wanted, paired
         self._fresh = True
@@ -221,14 +199,14 @@ class Seen:
         layer = self.weights.name(layer)  # raises if the layer was not recorded
         calls = [step.calls[layer] for step in self.steps if layer in step.calls]
         cross = self._layer(layer).kind == "cross"
-        beam_rows = None if rows is None else _hypothesis_rows(rows)
+        beam_rows = None if rows is None else hypothesis_rows(rows)
         if beam_rows is not None:
             calls = calls[: len(beam_rows)]
         elif cross:  # its keys never change, so the rows are checked on the other layers
             self._check_rows()
         for number, (last, call) in enumerate(pairwise(calls)):
             old, new = beam_rows[number : number + 2] if beam_rows else (slice(None),) * 2
-            _check_continues(layer, last, call, last.newest[old], call.before_at(new))
+            check_continues(layer, last, call, last.newest[old], call.before_at(new))
         parts, done = [], 0
         for number, call in enumerate(calls):
             done += call.queries
@@ -237,7 +215,7 @@ class Seen:
             # a sliding-window cache has dropped the first keys
             parts.append((0 if cross else max(0, done - call.keys), weights))
         keys = max(shift + weights.shape[3] for shift, weights in parts)
-        return torch.cat([_pad_keys(weights, shift, keys) for shift, weights in parts], dim=2)
+        return torch.cat([pad_keys(weights, shift, keys) for shift, weights in parts], dim=2)
 
     def look(
         self,
@@ -256,8 +234,9 @@ class Seen:
             tokens: The input of the model (for an encoder-decoder, the source): words, or ids with
                 their tokenizer (see `read_tokens`). For a decoder after `generate`, its whole
                 output. For a vision model, its `pixel_values` or the output of its image
-                processor: patches are named by row and column, and maps are drawn over the image.
-                By default positions are numbered, as for audio frames.
+                processor: patches are named by row and column, and maps are drawn over the image;
+                of a model that writes about it, one for each word. By default positions are
+                numbered, as for audio frames.
             target: The input and output of an encoder-decoder's decoder, with its start token.
             tokenizer: Needed if tokens are ids; sub-words are merged into words.
             row: The row of the batch.
@@ -268,13 +247,10 @@ class Seen:
         Raises:
             InputError: If the tokens do not fit the recorded weights.
         """
-        values = pixel_values(tokens)
-        picture = None
-        if values is not None:
-            name, call = next(iter(self.weights.calls.items()), ("", None))
-            if call is not None:
-                picture = read_picture(values[row], self._layer(name).config, call.keys, processor)
-                tokens = picture.names
+        pixels = pixel_values(tokens)
+        picture = None if pixels is None else self._picture(pixels[row], processor)
+        if pixels is not None:
+            tokens = None if picture is None else picture.names
         source = None if tokens is None else read_tokens(tokens, tokenizer, row)
         written = None if target is None else read_tokens(target, tokenizer, row)
         maps: dict[str, AttentionMap] = {}
@@ -288,7 +264,23 @@ class Seen:
             raise InputError("look", got="no records", expected="a call of the model in the `with`")
         heads = self._wanted.heads
         note = "" if heads is None else f"of each layer, heads {', '.join(map(str, heads))}"
+        if picture is not None and any(m.stack.endswith(".cross") for m in maps.values()):
+            return CaptionLook(maps=tuple(maps.values()), title=title, note=note, image=picture)
         return Look(maps=tuple(maps.values()), title=title, note=note, picture=picture)
+
+    def _picture(self, pixels: Tensor, processor: Any) -> ImageGrid | None:
+        """The image that the model read, if a layer that sees its patches was recorded."""
+        calls = self.weights.calls
+        name = next(filter(self._sees_source, calls), None)
+        if name is None:
+            return None
+        config = patch_config(self._layer(name).config, self._config)
+        return read_picture(pixels, config, calls[name].keys, processor)
+
+    def _sees_source(self, name: str) -> bool:
+        """Whether the keys of a layer are tokens of the source, not of the text written so far."""
+        layer = self._layer(name)
+        return layer.kind == "cross" or not (self._paired and layer.stack == "decoder")
 
     def _map(
         self,
@@ -304,7 +296,7 @@ class Seen:
         weights = self.joined(name, rows if decoding or not self._paired else None)
         weights = weights[0 if weights.shape[0] == 1 else row]  # (heads, query, key)
         calls = [step.calls[name] for step in self.steps if name in step.calls]
-        calls = calls if rows is None else calls[: len(_hypothesis_rows(rows))]
+        calls = calls if rows is None else calls[: len(hypothesis_rows(rows))]
         count = sum(call.queries for call in calls)
         ended = rows is not None and (decoding or not self._paired)
         positions = self._positions(calls)
@@ -349,50 +341,7 @@ class Seen:
             for name in last.calls.keys() & step.calls.keys():
                 old, new = last.calls[name], step.calls[name]
                 if new.keys == old.keys + new.queries:
-                    _check_same(old.newest, new.before_at(slice(None)))
-
-
-def _hypothesis_rows(rows: Sequence[int] | Tensor) -> list[int]:
-    """The rows of a hypothesis up to its end, after which `generate` writes -1."""
-    return [int(row) for row in rows if row >= 0]
-
-
-def _check_continues(
-    layer: str, last: RecordedCall, call: RecordedCall, newest: Tensor, before: Tensor | None
-) -> None:
-    """Reject two passes if the second does not continue the first.
-
-    Args:
-        layer: The layer's name.
-        last: The layer's call in one pass.
-        call: Its call in the next pass.
-        newest: The last key of `last`, of the rows to be joined.
-        before: The last key from the cache in `call`, of the rows to be joined.
-    """
-    grew = call.keys == last.keys + call.queries
-    slid = call.queries == 1 and call.keys < last.keys and before is not None
-    stayed = call.keys == last.keys and 1 in (call.queries, last.queries)  # static or sliding cache
-    if not (grew or slid or stayed) or len(last.newest) != len(call.newest):
-        what = f"the passes of {layer} do not continue each other"
-        got = f"{call.queries} queries and {call.keys} keys after {last.keys} keys"
-        fix = "use one `with` for each, or seen.steps"
-        raise InputError(what, got=got, expected="one generate", fix=fix)
-    if not stayed:
-        _check_same(newest, before)
-
-
-def _check_same(newest: Tensor, before: Tensor | None) -> None:
-    """Reject a cache whose last key is not that of the previous step: beams were reordered."""
-    if before is not None and not torch.equal(newest, before):
-        got = "beams, which changed their rows"
-        expected = "rows, the row of one hypothesis at each step"
-        fix = "pass rows=out.beam_indices[0] (see docs/watch.md)"
-        raise InputError("joined steps", got=got, expected=expected, fix=fix)
-
-
-def _pad_keys(weights: Tensor, shift: int, keys: int) -> Tensor:
-    """Pad the weights with zeros to `keys` columns, their first column at `shift`."""
-    return torch.nn.functional.pad(weights, (shift, keys - shift - weights.shape[3]))
+                    check_same(old.newest, new.before_at(slice(None)))
 
 
 def _tokens_read(name: str, tokens: Tokens | None, count: int, *, ended: bool = False) -> Tokens:

@@ -101,7 +101,9 @@ class Watch:
         if self._hooks:
             raise InputError("watch", got="a watch that has begun", expected="one `with` at a time")
         name = type(self.model).__name__
-        self.seen = Seen(self._names, self._wanted, paired=self._paired, model=name)
+        self.seen = Seen(
+            self._names, self._wanted, paired=self._paired, model=name, config=self.model.config
+        )
         self._checked: set[nn.Module] = set()
         self._depth = 0
         install(self._library, self._configs)

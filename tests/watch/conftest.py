@@ -47,6 +47,11 @@ VIT = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "image_size": 8, "patch_size": 4,
 }  # fmt: skip
+VIT_GPT2 = {
+    "encoder": {**VIT, "model_type": "vit"},
+    "decoder": {**GPT2, "model_type": "gpt2", "is_decoder": True, "add_cross_attention": True},
+    "pad_token_id": 0, "eos_token_id": 39, "decoder_start_token_id": 2,
+}  # fmt: skip
 
 MODELS: dict[str, tuple[str, str, dict[str, Any], str]] = {
     # name: model, config, its values, and where a layer's output projection is, from the layer
@@ -67,6 +72,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "bart": ("BartForConditionalGeneration", "BartConfig", PAIRED, "out_proj"),
     "marian": ("MarianMTModel", "MarianConfig", PAIRED, "out_proj"),
     "vit": ("ViTModel", "ViTConfig", VIT, "o_proj"),
+    "vit-gpt2": ("VisionEncoderDecoderModel", "VisionEncoderDecoderConfig", VIT_GPT2, "c_proj"),
     "whisper": ("WhisperForConditionalGeneration", "WhisperConfig", WHISPER, "out_proj"),
 }
 CAUSAL = ("gpt2", "llama", "mistral", "qwen2", "qwen3")
@@ -95,9 +101,16 @@ class Case:
 
     def projection_of(self, layer: str) -> torch.nn.Module:
         """What a layer's heads go into."""
-        path, where = layer.split("."), self.projection.split("/")
+        of_vit = layer.startswith("encoder") and self.name == "vit-gpt2"
+        path, where = layer.split("."), (vit_projection(self.model) if of_vit else self.projection)
+        where = where.split("/")
         path = path[: len(path) - where.count("..")]
         return self.model.get_submodule(".".join([*path, where[-1]]))
+
+
+def vit_projection(model: Any) -> str:
+    """Where the output projection of a ViT's layer is: its name changed in some 5.x."""
+    return "o_proj" if "o_proj" in str(model) else "../output.dense"
 
 
 def build(name: str, padding: torch.Tensor = RIGHT) -> Case:
@@ -113,9 +126,10 @@ def build(name: str, padding: torch.Tensor = RIGHT) -> Case:
         for parameter in model.parameters() if name != "t5" else ():
             parameter.mul_(3.0)
     if name == "vit":
-        if "o_proj" not in str(model):  # as it was called until some 5.x
-            projection = "../output.dense"
+        projection = vit_projection(model)
         inputs = {"pixel_values": torch.randn(2, 3, 8, 8)}
+    elif name == "vit-gpt2":
+        inputs = {"pixel_values": torch.randn(2, 3, 8, 8), "decoder_input_ids": TARGET}
     elif name == "whisper":
         inputs = {"input_features": torch.randn(2, 8, 12), "decoder_input_ids": TARGET}
     else:

@@ -137,4 +137,5 @@ class CaptionLook(Look):
         choice = self.choose()
         if choice.kind != "alignment":
             return super()._repr_html_()
-        return framed(caption_page(self, choice, self.test(choice)))
+        tests = self.test(choice) if self.testable(choice) else None
+        return framed(caption_page(self, choice, tests))
