@@ -156,17 +156,27 @@ def test_the_settings_of_generation_are_followed(changed, settings):
     assert ours.task.vocabulary.target.begin == settings.get("decoder_start_token_id", VOCAB - 1)
 
 
-def test_an_old_config_has_the_settings_of_generation_itself(theirs, tmp_path):
-    """Before generation_config.json they stood in config.json, or in the decoder's section."""
+def test_an_old_folder_is_read(theirs, tmp_path):
+    """Of 2022: settings of generation in config.json, masks among the weights of a `.bin` file."""
     folder, model = tmp_path / "old", theirs("vit")[1]
     shutil.copytree(theirs("vit")[0], folder)
-    (folder / "generation_config.json").unlink()
+    saved = load_file(folder / "model.safetensors")
+    for name in ("generation_config.json", "model.safetensors"):
+        (folder / name).unlink()
     config = json.loads((folder / "config.json").read_text())
     config |= {"num_beams": 3, "max_length": 9, "decoder_start_token_id": None,
                "bos_token_id": None, "eos_token_id": None}  # fmt: skip
     config["decoder"] |= {"max_length": 20, "num_beams": 1, "task_specific_params": {"x": 1}}
     del config["model_type"]  # the class of the model says it
     (folder / "config.json").write_text(json.dumps(config))
+    tensors = {key: tensor for key, tensor in saved.items() if ".pooler." not in key}
+    tensors["decoder.lm_head.weight"] = tensors["decoder.transformer.wte.weight"]
+    for layer in range(2):
+        for part in ("attn", "crossattention"):
+            before = f"decoder.transformer.h.{layer}.{part}"
+            tensors[f"{before}.bias"] = torch.ones(1, 1, 32, 32, dtype=torch.bool).tril()
+            tensors[f"{before}.masked_bias"] = torch.tensor(-1e4)
+    torch.save(tensors, folder / "pytorch_model.bin")
     ours = load(folder)
     decode = ours.recipe.decode
     assert (decode.beam, decode.max_length, decode.begin) == (3, 8, VOCAB - 1)
