@@ -458,7 +458,7 @@ def test_figures_that_train_are_written_too(name, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_can_be_read_from_the_back_row(name, monkeypatch):
-    """Titles, headings, axes, legends, captions: 24 pixels of 1280 × 720; ticks and cells: 18."""
+    """All text has at least 24 pixels of 1280 × 720; a caption has no more than three lines."""
     monkeypatch.setattr(laws, "UNSEEN", 16)
     drawing = drawn(name)
     # All steps side by side are an overview; each of them is a picture of its own.
@@ -467,8 +467,7 @@ def test_every_figure_can_be_read_from_the_back_row(name, monkeypatch):
         assert problems(picture.figure) == []
         assert len(texts(picture.figure)) > 10
     with style():
-        assert len(wrap(drawing.caption, 1232, TEXT)) <= 2
-    assert len(re.findall(r"[.!?](?= |$)", drawing.caption)) <= 2  # a sentence, or two short ones
+        assert len(wrap(drawing.caption, 1232, TEXT)) <= 3
 
 
 @pytest.mark.slow
@@ -491,7 +490,7 @@ def test_details_stand_under_the_picture_only_where_they_are_asked_for():
 
 @pytest.mark.slow
 def test_the_bars_of_animal_say_what_they_are():
-    drawing = drawn("animal")
+    drawing = show("animal", part="decoder", model="tiny/translate")
     numbers = drawing.numbers
     bars = next(axes for axes in drawing.figure.axes if len(axes.patches) == 3)
     heights = [bar.get_height() for bar in bars.patches]
@@ -499,9 +498,9 @@ def test_the_bars_of_animal_say_what_they_are():
     assert heights == [numbers["right"], numbers["right_without_carriers"], worst]
     count = len(numbers["carriers"])
     names = [label.get_text().replace("\n", " ") for label in bars.get_xticklabels()]
-    assert names == ["all heads", f"without the {count}", f"without {count} others"]
-    assert "a guess" in [text.get_text() for text in bars.texts]
-    assert f"the {count} heads that carry them {heights[1]:.1f}%" in drawing.caption
+    assert names == ["all heads", f"these {count} out", f"{count} others out"]
+    assert f"the {count} heads that were found" in drawing.caption
+    assert f"without them {heights[1]:.1f}%" in drawing.caption
     assert "the bar is the worst draw" in drawing.details
 
 
