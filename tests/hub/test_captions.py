@@ -204,6 +204,8 @@ def test_in_and_out_is_the_identity(theirs, name, tmp_path):
     assert again.processor.source == ours.processor.source
     assert again.processor.target.to_json() == ours.processor.target.to_json()
     assert again.recipe.decode == ours.recipe.decode
+    section = json.loads((tmp_path / "out" / "config.json").read_text())["decoder"]
+    assert (section["eos_token_id"], section["bos_token_id"]) == (VOCAB - 1, VOCAB - 1)
     written, report = VisionEncoderDecoderModel.from_pretrained(
         tmp_path / "out", output_loading_info=True
     )

@@ -142,6 +142,8 @@ def same_captions(ours, again, folder):
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.VisionEncoderDecoderModel.from_pretrained(folder).eval()
+    banned = ours.processor.target.specials.banned
+    assert model.generation_config.suppress_tokens == list(banned) != []
     images = [torch.randint(256, (40, 30, 3), dtype=torch.uint8).numpy() for _ in range(3)]
     pixels = ours.reader.collate(ours.reader.read(images)).values
     for beam in (1, 4):
