@@ -7,6 +7,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from regard.data.sources import load_splits
+from regard.data.synthetic.scenes import false_statements, make_scene
 from regard.layers import Edit, Tap
 from regard.recipes.shelf import shipped
 from regard.runs.load import load
@@ -173,3 +174,44 @@ def test_clothes_drawn_on_any_paper_are_named(model, kind, paper, cloth):
     for clothes in (model("small/fashion"), model("small/fashion").quantised()):
         [best, *_] = clothes.classify(image)
         assert best.label == kind
+
+
+def draw_shapes(size, paper, *shapes):
+    """A drawing as of a paint program: each shape is a method of `ImageDraw`, its box, a colour."""
+    image = Image.new("RGB", size, paper)
+    for method, box, colour in shapes:
+        getattr(ImageDraw.Draw(image), method)(box, fill=colour)
+    return image
+
+
+DRAWINGS = {
+    "a large red circle to the left of a small blue square": draw_shapes(
+        (800, 600), "white", ("ellipse", (80, 150, 380, 450), "red"),
+        ("rectangle", (560, 300, 680, 420), "blue"),
+    ),
+    "a large orange square above a small black circle": draw_shapes(
+        (300, 300), "white", ("rectangle", (40, 40, 140, 140), "orange"),
+        ("ellipse", (190, 190, 250, 250), "black"),
+    ),
+    "a large green triangle": draw_shapes(
+        (500, 500), "ivory", ("polygon", [(120, 400), (380, 400), (250, 170)], "green"),
+    ),
+}  # fmt: skip
+
+
+def test_drawings_are_captioned_and_photographs_are_not_trusted(model, tmp_path, caplog):
+    captioner = model("small/caption")
+    assert captioner.caption([*DRAWINGS.values()]) == [*DRAWINGS]
+    scenes = [make_scene(77, 2, number, unseen_pairs=0.2) for number in range(60)]
+    captions = captioner.caption([scene.draw(200) for scene in scenes])
+    false = [false_statements(*pair) for pair in zip(scenes, captions, strict=True)]
+    assert sum(not statements for statements in false) >= 58
+    assert "drawing" not in caplog.text
+    look = captioner.look(next(iter(DRAWINGS.values())))
+    needed = look.test().words("holds")
+    assert {"red", "circle"} & {*needed}  # what it says depends on what it looked at
+    assert "a" not in needed
+    photo = Image.effect_noise((90, 90), 80).convert("RGB").resize((300, 300))
+    photo.save(tmp_path / "photo.png")
+    captioner.caption(str(tmp_path / "photo.png"))
+    assert "photo.png: no drawing as the model knows them" in caplog.text

@@ -61,7 +61,7 @@ FALSE_CAPTIONS = {
 
 MOST_LOOKED_AT = 5000
 """Training images of which colours are counted."""
-DRAWING, MARGIN = 0.75, 0.03
+DRAWING, MARGIN = 0.75, 0.06
 """Images are drawings if their four commonest colours have at least this share; and what an image
 may have less than every training image."""
 
@@ -134,7 +134,7 @@ class Caption(WritingTask):
             mean, std = statistics(splits.train.values)
             reader = reader.model_copy(update={"mean": mean, "std": std})
         if processor is None:
-            reader = reader.model_copy(update={"few_colours": _few_colours(splits.train.values)})
+            reader = reader.model_copy(update=_plainness(splits.train.values))
         if tokenizer is None:
             texts = [text for captions in splits.train.captions for text in captions]
             tokenizer = _learn(texts, settings.tokens)
@@ -530,15 +530,15 @@ def _reader_for(model: Any) -> ImageReader:
     return ImageReader(height=height, width=width, channels=channels, mean=half, std=half)
 
 
-def _few_colours(values: Any) -> float:
-    """The least share of an image that its four commonest colours have, of training images.
-
-    It is known of drawings; of photographs, in which it can be any, it is 0.
-    """
+def _plainness(values: Any) -> dict[str, float]:
+    """How plain all training images are, by the reader's settings; nothing of photographs."""
     count = values.shape[0]
     rows = np.unique(np.linspace(0, count - 1, min(count, MOST_LOOKED_AT)).astype(np.int64))
-    least = min(few_colours_of(pixels) for pixels in values[rows])
-    return round(least - MARGIN, 4) if least - MARGIN > DRAWING else 0.0
+    few_colours, ground = np.min([few_colours_of(pixels) for pixels in values[rows]], axis=0)
+    if few_colours - MARGIN < DRAWING:
+        return {}
+    least = {"few_colours": few_colours - MARGIN, "ground": max(0.0, ground - MARGIN)}
+    return {name: round(float(value), 4) for name, value in least.items()}
 
 
 def _learn(captions: Sequence[str], config: TokensConfig) -> Tokenizer:

@@ -79,6 +79,9 @@ class ImageReader(Config):
     few_colours: float = Field(default=0.0, ge=0, le=1)
     """The least share of a training image that its four commonest colours have, as in drawings
     (`few_colours_of`). An image with less is read, with a warning; 0: no warning."""
+    ground: float = Field(default=0.0, ge=0, le=1)
+    """With `few_colours`, how bright the commonest colour of a training image is at least; of
+    drawings on paper that is the ground."""
 
     @model_validator(mode="after")
     def _check_settings(self) -> ImageReader:
@@ -200,12 +203,17 @@ class ImageReader(Config):
         """
         if not self.few_colours:
             return ""
-        share = few_colours_of(np.rint(255 * pixels))
-        if share >= self.few_colours:
+        share, ground = few_colours_of(np.rint(255 * pixels))
+        unlike = []
+        if share < self.few_colours:
+            unlike.append(f"four colours have {share:.0%} of it, of those {self.few_colours:.0%}")
+        if ground < self.ground:
+            unlike.append(f"its ground has {ground:.0%} of white, theirs {self.ground:.0%}")
+        if not unlike:
             return ""
+        said = " or more; ".join(unlike)
         return (
-            f"no drawing as the model knows them: four colours have {share:.0%} of it, of those at "
-            f"least {self.few_colours:.0%}; do not trust what is said of it"
+            f"no drawing as the model knows them: {said} or more. Do not trust what is said of it"
         )
 
     def collate(self, encoded: Sequence[Encoded]) -> Dense:
@@ -284,19 +292,25 @@ class ImageReader(Config):
         return (pixels.float() - mean) / std
 
 
-def few_colours_of(pixels: NDArray[Any]) -> float:
-    """The share of an image that its four commonest colours have, of 16 levels a channel.
+def few_colours_of(pixels: NDArray[Any]) -> tuple[float, float]:
+    """How plain an image is: in colours of 16 levels a channel.
 
     Args:
         pixels: (channels, height, width) From 0 to 255.
 
+    Returns:
+        The share of the image that its four commonest colours have, and how bright the commonest
+        one is, from 0 to 1.
+
     Example:
-        >>> few_colours_of(np.array([[[0, 1, 2, 100, 200]]]))
-        1.0
+        >>> few_colours_of(np.array([[[255, 255, 250, 100, 200]]]))
+        (1.0, 1.0)
     """
     levels = pixels.astype(np.int64) >> 4
     colours = levels[0]
     for channel in levels[1:]:
         colours = colours * 16 + channel
-    counts = np.sort(np.unique(colours, return_counts=True)[1])
-    return float(counts[-4:].sum() / colours.size)
+    _, first, counts = np.unique(colours, return_index=True, return_counts=True)
+    commonest = first[counts.argmax()]
+    brightness = float(levels.reshape(len(levels), -1)[:, commonest].mean() / 15)
+    return float(np.sort(counts)[-4:].sum() / colours.size), brightness
