@@ -67,6 +67,7 @@ Numbers = dict[str, Any]
 EDGE, GAP = 24, 26  # pixels: the margin, and the gap between panels
 HEAD = LEADING * TEXT + 2  # pixels: the height of a line of a panel's heading
 TICKS = 70  # pixels: the width of the tick labels of a vertical axis
+MOST_OF_LABELS = 0.45  # how much of a panel the labels beside a matrix may take
 TURN = math.radians(50)  # the angle of rotated column labels
 RASTERIZED = 10_000  # matrices with more cells than this are rasterized: an SVG would be slow
 
@@ -314,9 +315,13 @@ class Board:
         """
         left, top, width, height = self.panel_box(panel)
         table = np.asarray(values, dtype=float)
-        rows, columns = labels
+        widest_label = MOST_OF_LABELS * min(width, height)  # a cut label ends in an ellipsis
+        rows, columns = (
+            [shorten(name, widest_label, SMALLEST) for name in side] for side in labels
+        )
         row_width, widest = (
-            max((text_width(name, SMALLEST) for name in side), default=0) for side in labels
+            max((text_width(name, SMALLEST) for name in side), default=0)
+            for side in (rows, columns)
         )
         left, width = left + row_width + 12, width - row_width - 12
         is_turned = widest > max(width / table.shape[1], 40)  # short labels are thinned out instead

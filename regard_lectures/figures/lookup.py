@@ -308,13 +308,15 @@ def _draw(pipeline: Pipeline, shown: Shown, scores: dict[str, Score], origin: st
         )
         width = WIDTH - 2 * MARGIN
         board.lines([line for text in written for line in wrap(text, width, TEXT_HEIGHT)])
-        sides = shown.maps[0].queries, shown.maps[0].keys
-        queries, keys = (map_labels(side[:MOST_WORDS], 100) for side in sides)
         masked = np.array(numbers["weights_softmax"]) == 0  # a softmax is positive elsewhere
         headings = {"softmax": "softmax", "nearest": "the nearest key alone"}
         for panel, (name, heading) in enumerate(headings.items()):
-            table = np.array(numbers[f"weights_{name}"])[:MOST_WORDS, :MOST_WORDS]
-            table[masked[:MOST_WORDS, :MOST_WORDS]] = np.nan  # grey, unlike a small weight
+            weights, drawn_map = np.array(numbers[f"weights_{name}"]), shown.maps[panel]
+            if weights.shape == masked.shape:  # else the two wrote words of other tokens
+                weights[masked] = np.nan  # grey, unlike a small weight
+            sides = drawn_map.queries, drawn_map.keys
+            queries, keys = (map_labels(side[:MOST_WORDS], 100) for side in sides)
+            table = weights[:MOST_WORDS, :MOST_WORDS]
             board.matrix(panel, heading, table, positive_scale(), (queries, keys), ("query", "key"))
         _draw_bars(board, numbers)
         return board.drawing(**numbers)
