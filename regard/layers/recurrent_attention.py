@@ -197,7 +197,7 @@ class AttentionCell(Block):
                 rows = scores.new_full((layout.batch * layout.longest,), float("-inf"))
                 scores = rows.index_copy_(0, layout.slots, scores)
             weights = scores.view(layout.batch, 1, layout.longest).softmax(-1)
-            return torch.bmm(weights, v[:, 0])[:, 0]  # (batch, dim)
+            return attention.out(torch.bmm(weights, v[:, 0])[:, 0])  # (batch, dim)
 
         return look
 
