@@ -56,6 +56,22 @@ def test_an_image_has_all_captions_of_its_rows(photos):
     assert sorted(splits.train.captions + splits.valid.captions) == [("a thing",), ("red",)]
 
 
+def test_what_is_no_caption_is_not_learned(regard, photos):
+    """The rest of a sentence after a comma, a number, an object: none of them goes unnoticed."""
+    for header in ("image,caption\n", ""):
+        rows = "".join(f"{number}.png,a ring, on white\n" for number in range(12))
+        (photos / "commas.csv").write_text(header + rows)
+        with pytest.raises(InputError, match=r"3, not 2.*path and a caption\n.*stands in quotes"):
+            read(photos / "commas.csv")
+    for caption in ({"en": "a ring"}, ["a ring", 5]):
+        rows = [{"image": f"{number}.png", "caption": caption} for number in range(12)]
+        (photos / "objects.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        said = "objects.jsonl:1: a caption: got"
+        with pytest.raises(InputError, match=said):
+            read(photos / "objects.jsonl")
+        is_refused(regard("data", "check", "photos/objects.jsonl"), said)
+
+
 @pytest.mark.usefixtures("photos")
 def test_own_captions_train_a_model_that_is_scored_by_all_of_them(regard, tmp_path):
     words = ["train", "tiny/caption", "data.folder=photos", "data.held_out=2", *SMALL, "-o", "run"]
@@ -79,6 +95,7 @@ def test_own_captions_train_a_model_that_is_scored_by_all_of_them(regard, tmp_pa
         ("broken.png,a red circle", "captions.csv: broken.png, line 26 (no image"),
         (",a red circle", "captions.csv:26: got no path"),
         ("3.png,a caf\xe9", "captions.csv:26"),
+        ("3.png,a ring, a star", "captions.csv:26: wrong number of columns"),
     ],
 )
 def test_a_wrong_line_is_named_and_nothing_else_is_lost(photos, line, words, caplog):

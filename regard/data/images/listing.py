@@ -188,7 +188,8 @@ def has_captions(path: str, columns: Columns = ALL_FOUND) -> bool:
         return False
     table = next(iter(arrow.splits_in(path).values()), path)
     names = tables.names_of(table, columns, "images")
-    caption, label = (any(map(CAPTIONS[key].fits, names)) for key in ("caption", "label"))
+    tops = {name.partition(".")[0] for name in names}  # of objects within objects
+    caption, label = (any(map(CAPTIONS[key].fits, tops)) for key in ("caption", "label"))
     return caption and not label
 
 
@@ -349,10 +350,12 @@ def _list_table(table: str, columns: Columns, layout: Layout = IMAGES) -> Listin
         if isinstance(row, Problem):
             if row.what == records.EMPTY:
                 continue
-            raise InputError(str(row), expected=f"a path and a {needed}")
+            unquoted = layout is CAPTIONS and row.what == records.COLUMNS
+            fix = "a caption with commas stands in quotes" if unquoted else ""
+            raise InputError(str(row), expected=f"a path and a {needed}", fix=fix)
         name, source = _name_and_source(row.get("image"), folder, number)
         label = "" if row.get("label") is None else str(row["label"])
-        captions = _captions(row.get("caption"))
+        captions = _captions(row.get("caption"), where if layout is CAPTIONS else "")
         if layout is CAPTIONS and name and not captions:
             listing.problems[f"{name}, line {number}"] = "an empty caption"
             continue
@@ -375,9 +378,16 @@ def _list_table(table: str, columns: Columns, layout: Layout = IMAGES) -> Listin
     return listing
 
 
-def _captions(value: Any) -> tuple[str, ...]:
-    """The captions in a cell: a text, or a list of texts; blank ones are left out."""
+def _captions(value: Any, where: str = "") -> tuple[str, ...]:
+    """The captions in a cell: a text, or a list of texts; blank ones are left out.
+
+    Raises:
+        InputError: One is no text; only if `where`, its line, is given.
+    """
     texts = value if isinstance(value, list | tuple) else [value]
+    other = next((text for text in texts if text is not None and not isinstance(text, str)), None)
+    if where and other is not None:
+        raise InputError(f"{where}: a caption", got=repr(other)[:60], expected="a text")
     return tuple(" ".join(str(text).split()) for text in texts if text and str(text).strip())
 
 

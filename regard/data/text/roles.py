@@ -63,6 +63,8 @@ class Layout:
     """Whether blanks around a cell of a CSV or TSV file are left out."""
     ragged: bool = False
     """Whether a row may have fewer columns, or more, than the others."""
+    may_be_wider: bool = True
+    """With `ragged`: whether a row may have more; a sentence with commas and no quotes has."""
 
     def __getitem__(self, key: str) -> Role:
         return next(role for role in self.roles if role.key == key)
@@ -132,6 +134,7 @@ CAPTIONS = Layout(
     {2: ("image", "caption")},
     strips=True,
     ragged=True,
+    may_be_wider=False,
 )
 """Images with captions: one caption in a row, or several as a list."""
 SIDE_WORDS = {name for role in PAIRS.roles for name in role.names} | FILLERS | LANGUAGE_WORDS

@@ -289,13 +289,21 @@ def _choose_by_name(plan: Plan, layout: Layout) -> Callable[[Names], Row]:
     """Return a function that chooses the cells of columns that have names or were numbered."""
     width = 0 if layout.ragged else len(plan.names)
     least = max(plan.chosen[role.key] for role in layout.required) + 1
+    most = 0 if layout.may_be_wider else len(plan.names)
 
     def choose(cells: Names) -> Row:
         if len(cells) != width if width else len(cells) < least:
             raise Unfit(records.COLUMNS, f"{len(cells)}, not {width or least}")
+        _check_width(cells, most)
         return {role: cells[index] for role, index in plan.chosen.items() if index < len(cells)}
 
     return choose
+
+
+def _check_width(cells: Names, most: int) -> None:
+    """Refuse a row with more cells than columns; 0: it may have any number."""
+    if most and len(cells) > most:
+        raise Unfit(records.COLUMNS, f"{len(cells)}, not {most}")
 
 
 class _ByPosition:
@@ -308,6 +316,7 @@ class _ByPosition:
     def __call__(self, cells: Names) -> Row:
         positions = self.layout.positions
         if self.layout.ragged:
+            _check_width(cells, 0 if self.layout.may_be_wider else max(positions))
             return dict(zip(positions[max(positions)], cells, strict=False))
         if len(cells) not in ((self.width,) if self.width else positions):
             expected = self.width or " or ".join(map(str, positions))
