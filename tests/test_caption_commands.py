@@ -341,7 +341,9 @@ def test_a_trained_encoder_is_the_start_of_a_captioner(regard, tmp_path):
     assert result.code == 0, result.err
     teacher, pupil = load("small/fashion"), load(tmp_path / "run")
     assert pupil.model.config.encoder == teacher.model.config.encoder
-    assert pupil.processor.source == teacher.processor.source
+    same_images = {"few_colours": 0.0, "ground": 0.0}  # what is said of others is learned anew
+    reader = pupil.processor.source.model_copy(update=same_images)
+    assert reader == teacher.processor.source
     for part in ("embed", "encoder"):  # frozen
         ours, theirs = (getattr(each.model, part).state_dict() for each in (pupil, teacher))
         assert ours.keys() == theirs.keys()
@@ -378,6 +380,7 @@ def test_a_caption_is_drawn_with_the_test_of_its_words(regard, run, image, tmp_p
     is_refused(regard("caption", str(run), image, "-o", "words.txt"), "got .txt")
     is_refused(regard("caption", str(run), image, image, "-o", "w.png"), "got 2 of them")
     is_refused(regard("caption", str(run), "-o", "w.png"), "got 0 of them")
+    is_refused(regard("caption", str(run), image, "-o", "w.png", "--stream"), "--stream with -o")
 
 
 def test_a_photograph_is_captioned_with_a_warning(regard, run, image, tmp_path, caplog):
@@ -392,3 +395,38 @@ def test_a_photograph_is_captioned_with_a_warning(regard, run, image, tmp_path, 
     look = load(run).look(str(tmp_path / "photo.png"))
     assert look.note.startswith("no drawing as the model knows them")
     assert "drawing" not in load(run).look(str(tmp_path / image)).note
+    caplog.clear()
+    assert regard("caption", str(run), "photo.png", "-o", "w.png").code == 0
+    assert caplog.text.count("warning: ") == 1  # the picture reads the image again
+
+
+def test_an_encoder_of_drawings_may_learn_from_photographs(regard, runs, tmp_path):
+    """What is unlike its new images is said, not what is unlike those of its encoder."""
+    lines = ["image,caption"]
+    for number in range(12):
+        noise = torch.randint(256, (10, 10, 3), dtype=torch.uint8).numpy()
+        photo = Image.fromarray(noise).resize((40, 40), Image.Resampling.BICUBIC)
+        photo.save(tmp_path / f"{number}.png")
+        lines.append(f"{number}.png,noise")
+    (tmp_path / "captions.csv").write_text("\n".join(lines))
+    drawings = runs["tiny/caption"]
+    assert load(drawings).processor.source.few_colours > 0
+    words = [*flatten({"train": TRAIN | {"steps": 2}}), f"start.encoder={drawings}"]
+    result = regard("train", "tiny/caption", "data.kind=images", "data.file=captions.csv", *words,
+                    "-o", "photos")  # fmt: skip
+    assert result.code == 0, result.err
+    assert load(tmp_path / "photos").processor.source.few_colours == 0
+
+
+def test_a_removed_head_is_removed_however_a_caption_is_searched(regard, run, image, tmp_path):
+    pipeline, head = load(run), "decoder.0.cross.0"
+    path = str(tmp_path / image)
+    look = pipeline.look(path, max_length=6, knock_out=head)
+
+    def logprob(*options):
+        words = ["caption", str(run), image, "--max-length", "6", "--json", *options]
+        return json.loads(regard(*words).out)["captions"][0]["logprob"]
+
+    # a greedy step computes attention in a way of its own
+    assert abs(logprob("--knock-out", head) - logprob()) > 1e-6
+    assert pipeline.caption(path, max_length=6, knock_out=head) == look.target

@@ -70,7 +70,7 @@ def command_of(verb: Verb, options_class: type[VerbOptions]) -> Callable[..., No
         values = {key: value for key, value in values.items() if value is not None}
         values = _with_file_contents(verb.name, options_class, values)
         options, settings = verb.parse_options((), values)
-        out = _checked_out(verb, out, texts)
+        out = _checked_out(verb, out, texts, stream=switches["stream"])
         pipeline = load(model)
         settings = verb.command_settings(options, settings, pipeline.recipe.decode)
         call = VerbCall(pipeline, verb, options, settings, **switches)
@@ -86,7 +86,9 @@ def command_of(verb: Verb, options_class: type[VerbOptions]) -> Callable[..., No
     return loads_model(command)
 
 
-def _checked_out(verb: Verb, out: Path | None, items: Sequence[str] | None) -> Path | None:
+def _checked_out(
+    verb: Verb, out: Path | None, items: Sequence[str] | None, *, stream: bool
+) -> Path | None:
     """The file to draw to, checked before the model is loaded."""
     if out is None:
         return None
@@ -96,6 +98,8 @@ def _checked_out(verb: Verb, out: Path | None, items: Sequence[str] | None) -> P
     if items is None or len(items) != 1:
         got = f"{len(items or ())} of them"
         raise InputError(f"{verb.name} -o", got=got, expected=f"one {verb.noun} as an argument")
+    if stream:
+        raise InputError("--stream with -o", expected="one of the two")
     return out
 
 
@@ -110,6 +114,7 @@ def draw_answer(call: VerbCall, argument: str, out: Path) -> None:
     [answer] = pipeline.answers(verb, [encoded], call.options, call.settings)
     begun = bool(getattr(call.options, "prefix", ""))  # what was asked for is not decoded again
     forced: dict[str, Any] = {"target": verb.value(answer)} if begun else call.settings
+    silence_warnings(quiet=True)  # the item is read again: what there is to say was said above
     look = pipeline.look(item, knock_out=call.options.knock_out, **forced)
     choice = look.choose()
     test = look.test(choice) if look.testable(choice) else None

@@ -133,9 +133,11 @@ class Caption(WritingTask):
         if processor is None and data.normalise == "data":
             mean, std = statistics(splits.train.values)
             reader = reader.model_copy(update={"mean": mean, "std": std})
-        if processor is None:
-            reader = reader.model_copy(update=_plainness(splits.train.values))
-        if tokenizer is None:
+        if (
+            tokenizer is None
+        ):  # an encoder that learned from drawings may now learn from photographs
+            plainness = {"few_colours": 0.0, "ground": 0.0} | _plainness(splits.train.values)
+            reader = reader.model_copy(update=plainness)
             texts = [text for captions in splits.train.captions for text in captions]
             tokenizer = _learn(texts, settings.tokens)
         processor = Processor(reader, tokenizer)
