@@ -50,7 +50,7 @@ def caption_page(look: CaptionLook, choice: LookSelection, tests: WordTests | No
     facts = [
         look.note,
         f"Model: {look.model}." if look.model else "",
-        f"Weights: {choice.name}, of {len(layers)} such layers; others by --layer and --head.",
+        f"Weights: {choice.name}{_others(len(layers), choice.map.heads)}.",
         f"Knocked out: {out}." if out else "",
     ]
     return fill_template(
@@ -62,6 +62,14 @@ def caption_page(look: CaptionLook, choice: LookSelection, tests: WordTests | No
         data=page_json(data),
         scale=page_json(hexadecimal(over_image(image.pixels))),
     )
+
+
+def _others(layers: int, heads: int) -> str:
+    """How maps of other layers and heads are drawn; nothing if there are no others."""
+    if layers == heads == 1:
+        return ""
+    several = f", of {layers} such layers" if layers > 1 else ""
+    return f"{several}; others by regard look with --layer and --head"
 
 
 def _bytes(pixels: Any) -> Any:

@@ -90,6 +90,7 @@ def test_files_of_all_formats(tmp_path):
         assert animation.n_frames == 1 + len(WORDS)
         assert animation.size == (640, 720)
     page = (tmp_path / "x.html").read_text()
+    assert "--layer" not in page  # there is one layer, of one head
     data = json.loads(re.search(r'id="data">(.*?)</script>', page).group(1))
     assert data["words"] == list(WORDS)
     assert [np.argmax(weights) for weights in data["maps"]] == [5, 0, 10]
