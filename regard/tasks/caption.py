@@ -133,9 +133,7 @@ class Caption(WritingTask):
         if processor is None and data.normalise == "data":
             mean, std = statistics(splits.train.values)
             reader = reader.model_copy(update={"mean": mean, "std": std})
-        if (
-            tokenizer is None
-        ):  # an encoder that learned from drawings may now learn from photographs
+        if tokenizer is None:  # an encoder of drawings may now learn from photographs
             plainness = {"few_colours": 0.0, "ground": 0.0} | _plainness(splits.train.values)
             reader = reader.model_copy(update=plainness)
             texts = [text for captions in splits.train.captions for text in captions]
