@@ -123,7 +123,7 @@ for (const kind of ["pointermove", "pointerdown"]) {
 canvas.addEventListener("pointerleave", () => { state.place = null; draw(); });
 window.addEventListener("keydown", (event) => {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-  if (!step) return;
+  if (!step || event.altKey || event.ctrlKey || event.metaKey) return; // Alt and an arrow: a page back
   event.preventDefault();
   const from = state.word === null ? (step > 0 ? -1 : words.length) : state.word;
   Object.assign(state, { word: Math.min(words.length - 1, Math.max(0, from + step)), place: null });

@@ -351,8 +351,11 @@ def _list_table(table: str, columns: Columns, layout: Layout = IMAGES) -> Listin
             if row.what == records.EMPTY:
                 continue
             unquoted = layout is CAPTIONS and row.what == records.COLUMNS
-            fix = "a caption with commas stands in quotes" if unquoted else ""
-            raise InputError(str(row), expected=f"a path and a {needed}", fix=fix)
+            fix = (
+                "a caption with commas stands in quotes; other columns need names in the first line"
+            )
+            expected = f"a path and a {needed}"
+            raise InputError(str(row), expected=expected, fix=fix if unquoted else "")
         name, source = _name_and_source(row.get("image"), folder, number)
         label = "" if row.get("label") is None else str(row["label"])
         captions = _captions(row.get("caption"), where if layout is CAPTIONS else "")

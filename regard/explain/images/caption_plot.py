@@ -237,7 +237,7 @@ def _frame(
     scale: Scale,
     tests: WordTests | None,
 ) -> Figure:
-    """One frame of an animation: the image, the caption up to a word, and the word's numbers."""
+    """One frame of an animation: the image with a word and its numbers, or with the caption."""
     image = look.image
     assert image is not None
     width, height = FRAME
