@@ -328,6 +328,9 @@ def test_a_caption_is_streamed_and_begins_as_asked(regard, run, image):
     assert begun.startswith("a small")
     assert regard("caption", str(run), image, "--prefix", "a small", "--stream").out == begun
     assert load(run).caption([image, image], prefix=["a small", "a"])[0] + "\n" == begun
+    for prefixes in (["a"], ["a", "a", "a"]):
+        with pytest.raises(InputError, match="expected one text, or 2 of them"):
+            load(run).caption([image, image], prefix=prefixes)
     is_refused(
         regard("caption", str(run), image, "--prefix", "a blurry"), "cannot write: got blurry"
     )

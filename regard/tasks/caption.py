@@ -365,8 +365,14 @@ class Caption(WritingTask):
             encoded: Images.
             config: The decoding settings.
             prefix: The text that all captions must begin with, or one text for each.
+
+        Raises:
+            InputError: There are more texts than images, or fewer.
         """
         prefixes = [prefix] * len(encoded) if isinstance(prefix, str) else prefix
+        if len(prefixes) != len(encoded):
+            expected = f"one text, or {len(encoded)} of them"
+            raise InputError("prefix", got=f"{len(prefixes)} texts", expected=expected)
         return self.predict(model, encoded, config, prefixes=prefixes)
 
     def stream(
