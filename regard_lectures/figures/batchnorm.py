@@ -16,9 +16,10 @@ import torch
 from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
-from regard.draw import ACCENT, SMALLEST, scientific, shorten, signed_scale
+from regard.draw import ACCENT, scientific, signed_scale
 from regard.errors import InputError
 from regard.explain import Board, Drawing, Numbers, Words
+from regard_lectures.map_labels import map_labels
 from regard_lectures.own_words import VECTORS, WordInput, input_phrase, word_vectors
 
 SENTENCES = "the dog runs / oil prices fell again / the storm hit the coast"
@@ -138,7 +139,7 @@ def batchnorm(text: str | None) -> Drawing:
 
 def _draw(board: Board, numbers: dict[str, Any]) -> None:
     """Draw the batch before, after layer norm, after batch norm, and in the other batch."""
-    labels = [shorten(word, LONGEST, SMALLEST) for word in numbers["words"]]
+    labels = map_labels(numbers["words"], LONGEST)
     rows, count = numbers["rows"], numbers["of_the_first_sentence"]
     otherwise = np.full((rows, FEATURES), np.nan)  # the other sentence is not drawn
     otherwise[:count] = numbers["batch_norm_otherwise"]
@@ -151,7 +152,7 @@ def _draw(board: Board, numbers: dict[str, Any]) -> None:
     for panel, (heading, table) in enumerate(zip(headings, tables, strict=True)):
         row_names = labels if panel == 0 else [""] * rows
         sides = below if panel == 0 else ("", "batch norm" if panel == 3 else "features")
-        axes = board.matrix(panel, heading, table, signed_scale(reach),
+        axes = board.matrix(panel, heading, table.round(1) + 0.0, signed_scale(reach),
                             (row_names, [""] * FEATURES), sides, ".1f")  # fmt: skip
         axes.axhline(count, color="black", linewidth=2)  # where the first sentence ends
         if panel in frames:

@@ -64,7 +64,8 @@ MARGIN = 24
 
 def measure(text: str | None, model: str, steps: int, tries: int, seed: int) -> dict[str, Any]:
     """Train each kind on rows of symbols; a sentence goes to a trained translator instead."""
-    symbols = (ROW if text is None else text).split()
+    given = ROW if text is None else text
+    symbols = list(given) if given.isdecimal() else given.split()  # 731 as 7 3 1
     if set(symbols) <= set(SYMBOLS) and not model:
         if not 2 <= len(symbols) <= LONGEST:
             raise InputError(
@@ -215,6 +216,7 @@ def measure_translator(pipeline: Pipeline, text: str) -> dict[str, Any]:
     return {
         "trained": False, "source": text, "target": target, "count": len(unseen),
         "limits": model_line(pipeline), **result,
+        "unknown": task.vocabulary.source.unknown_words(text),
     }  # fmt: skip
 
 
@@ -264,6 +266,8 @@ def _said(numbers: Numbers) -> str:
     if answers:
         parts.append(f"The translation changes with {listed(changed)}." if changed else
                      "The translation stays.")  # fmt: skip
+    if numbers.get("unknown"):
+        parts.append(f"Unknown to the model: {', '.join(numbers['unknown'])}.")
     queries, keys = len(numbers["queries"]), len(numbers["keys"])
     if max(queries, keys) > MOST_WORDS:
         parts.append(f"Maps: the first {MOST_WORDS} of {queries} queries and {keys} keys.")

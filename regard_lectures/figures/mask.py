@@ -111,9 +111,7 @@ def words_mask(numbers: Numbers) -> Words:
     else:
         zeros = int((weights[~allowed] == 0).sum())
         title = f"A mask before the softmax: {zeros} weights of {weights.size} are exactly 0"
-        caption = (
-            f"{masked} scores become −∞ ({MEANINGS[numbers['rule']]}; grey on the right); {total}."
-        )
+        caption = f"{masked} scores become −∞ ({MEANINGS[numbers['rule']]}; grey cells); {total}."
     return Words(title, f"{caption} {numbers['remark']}".strip())
 
 

@@ -7,9 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from regard.draw import LINE_STYLES, SMALLEST, positive_scale, scientific, shorten
+from regard.draw import LINE_STYLES, SMALLEST, positive_scale, scientific
 from regard.explain import Board, Drawing, Numbers, Words
 from regard.layers import DotScore, Mask, Recurrent, Tap, masked_softmax, plain_context
+from regard_lectures.map_labels import map_labels
 from regard_lectures.own_words import VECTORS, input_phrase, word_vectors
 
 SENTENCE = "the animal did not cross the street because it was tired"
@@ -131,7 +132,7 @@ def gates(text: str | None, seed: int) -> Drawing:
 
 def _draw_gates(board: Board, numbers: Numbers) -> None:
     """Draw the weights of all states, and the weight of one word in each later state."""
-    labels = [shorten(word, LONGEST, SMALLEST) for word in numbers["words"]]
+    labels = map_labels(numbers["words"], LONGEST)
     count, followed = len(labels), numbers["followed"]
     rows = zip(numbers["weights_of_the_start"], numbers["weights"], strict=True)
     cells = [

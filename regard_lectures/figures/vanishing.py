@@ -18,8 +18,9 @@ TEXTS = 32
 LARGE = 4.0
 """The factor on the weights of a plain network whose gradients grow."""
 LARGER = f"rnn, U×{LARGE:g}"
-FAINT, GROWN = 1e-3, 10.0
-"""A gradient vanishes if less than this share reaches the first token, and grows beyond that."""
+FAINT, LESS, GROWN = 1e-3, 0.1, 10.0
+"""A gradient vanishes or shrinks if less than these shares of it reach the first token, and grows
+if more than the last does."""
 FLOOR = 1e-24
 """Smaller gradients are drawn as this."""
 MOST = 60
@@ -58,9 +59,10 @@ def build_layers(dim: int) -> dict[str, Mixer]:
 
 
 def words_vanishing(numbers: Numbers) -> Words:
-    """Whose gradients vanish, grow or stay, in all draws of the weights."""
+    """Whose gradients vanish, shrink, grow or stay, in all draws of the weights."""
     reaching = numbers["reaching"]
-    groups: dict[str, list[str]] = {"vanish": [], "grow": [], "stay": [], "differ by draw": []}
+    verbs_in_order = ("vanish", "shrink", "grow", "stay", "differ by draw")
+    groups: dict[str, list[str]] = {verb: [] for verb in verbs_in_order}
     for name, shares in reaching.items():
         verbs = {_verb(share) for share in shares}
         groups[verbs.pop() if len(verbs) == 1 else "differ by draw"].append(named(name))
@@ -74,7 +76,8 @@ def words_vanishing(numbers: Numbers) -> Words:
     shares = [f"{told(means[name])} in {named(name)}" for name in (least, most)]
     caption = (
         f"Of the last token's gradient the token {far} before it has from {' to '.join(shares)}, "
-        f"as a mean; below {scientific(FAINT)} counts as vanished, above {GROWN:g} as grown. "
+        f"as a mean; below {scientific(FAINT)} counts as vanished, below {LESS:g} as shrunk, above "
+        f"{GROWN:g} as grown. "
         f"{numbers['note']}"
     )
     return Words(title, caption.strip())
@@ -87,7 +90,9 @@ def _key(name: str) -> str:
 
 def _verb(share: float) -> str:
     """What happened to a gradient of which this share reaches the first token."""
-    return "vanish" if share < FAINT else "grow" if share > GROWN else "stay"
+    if share > GROWN:
+        return "grow"
+    return "vanish" if share < FAINT else "shrink" if share < LESS else "stay"
 
 
 def named(name: str) -> str:

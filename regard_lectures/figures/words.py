@@ -26,6 +26,7 @@ from regard.errors import InputError
 from regard.explain import Board, Drawing, Numbers, Words
 from regard.vectors import pca
 from regard_lectures.limits import model_line
+from regard_lectures.map_labels import map_labels
 from regard_lectures.own_words import WORD, input_phrase, word_vectors
 from regard_lectures.tries import listed
 
@@ -50,10 +51,11 @@ ABOVE = 0.2
 def onehot(text: str | None, word: int, model: str) -> Drawing:
     """Draw that a one-hot vector times the embedding matrix is one row of the matrix."""
     given = word_vectors(WORDS if text is None else text, model=model)
-    words, count = given.labels, len(given.words)
+    rows = [number for number, name in enumerate(given.words) if name not in given.words[:number]]
+    words, count = [given.labels[row] for row in rows], len(rows)  # a vocabulary has a word once
     if word > count:
         raise InputError("word", got=word, expected=f"1 to {count}")
-    matrix = given.vectors[:, :SHOWN]  # (words, numbers)
+    matrix = given.vectors[rows, :SHOWN]  # (words, numbers)
     one_hot = F.one_hot(torch.tensor(word - 1), count).float()
     product = one_hot @ matrix
     numbers: Numbers = {
@@ -63,7 +65,7 @@ def onehot(text: str | None, word: int, model: str) -> Drawing:
         "row": product.tolist(),
         "difference": float((product - matrix[word - 1]).abs().max()),
         "multiplications": matrix.numel(),
-        "note": input_phrase(given.total, count, given.stand_ins),
+        "note": input_phrase(given.total, len(given.words), given.stand_ins),
     }
     details = (
         f"“{words[word - 1]}” is word {word} of {count}: its one-hot vector has a 1 at this "
@@ -75,7 +77,7 @@ def onehot(text: str | None, word: int, model: str) -> Drawing:
     names = [f"{number}" for number in range(1, matrix.shape[1] + 1)]
     scale = signed_scale(float(matrix.abs().max()))
     of_all = f"{len(names)} of {given.vectors.shape[1]} numbers"
-    labels = [shorten(name, 120, SMALLEST) for name in words]
+    labels = map_labels(words, 120)
     with Board(words_onehot(numbers), (0.75, 2.1, 1.3), details, limits=model_line(model)) as board:
         board.matrix(0, "one-hot", one_hot[:, None].numpy(), positive_scale(), (labels, [""]),
                      ("words", ""), ".0f")  # fmt: skip

@@ -98,6 +98,7 @@ def test_gradients_of_a_text_of_ones_own_are_those_of_its_words():
     assert short.numbers["length"] == 5
     assert np.shape(short.numbers["gradient_gru"]) == (2, 5)
     assert "vanish in" not in short.title  # five words are too few
+    assert "shrink in rnn, gru and lstm, stay in" in short.title  # but none keeps a tenth
     assert "random numbers stand in: muddy, slept." in short.caption
     assert problems(short.figure) == []
     with pytest.raises(InputError, match="2 words or more"):
@@ -112,3 +113,10 @@ def test_a_gradient_that_only_some_draws_lose_is_said_to_differ():
     title = words_vanishing(numbers).title
     assert "vanish in rnn and lstm" in title
     assert "differ by draw in gru and attention" in title
+
+
+def test_a_gradient_of_a_hundredth_shrinks_and_is_not_said_to_stay():
+    reaching = {"rnn": [1e-5] * 2, "gru": [0.01] * 2, "attention": [0.9] * 2}
+    words = words_vanishing({"length": 13, "note": "", "reaching": reaching})
+    assert words.title == "Gradients vanish in rnn, shrink in gru, stay in attention"
+    assert "below 0.1 as shrunk" in words.caption
