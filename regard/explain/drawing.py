@@ -323,7 +323,7 @@ class Board:
             max((text_width(name, SMALLEST) for name in side), default=0)
             for side in (rows, columns)
         )
-        left, width = left + row_width + 12, width - row_width - 12
+        full, left, width = width, left + row_width + 12, width - row_width - 12
         is_turned = widest > max(width / table.shape[1], 40)  # short labels are thinned out instead
         overhang = widest * math.cos(TURN) if is_turned else 0.0  # room for the last label
         pitch = (width - overhang * 0.8) / table.shape[1]
@@ -333,15 +333,18 @@ class Board:
         )
         label_distance = 1.2 * SMALLEST / math.sin(TURN) if is_turned else widest + 4
         column_step = _label_step(columns, label_distance / pitch)
-        free = top + height - 4 - HEAD * (1 + any(sides)) - labels_height
-        row_step = _label_step(rows, 1.1 * SMALLEST * table.shape[0] / (free - top))
-        left_out = _left_out(row_step, column_step)
-        below = ", ".join(filter(None, (_sides_phrase(*sides), left_out)))
+        row_step, wider, below = 0, 1, ""
+        while wider > row_step:  # the line that says which rows are named takes room from them
+            row_step = wider
+            left_out = _left_out(row_step, column_step)
+            below = ", ".join(filter(None, (_sides_phrase(*sides), left_out)))
+            lines = len(wrap(heading, full, TEXT, "bold")) + len(wrap(below, full, TEXT))
+            room = height - 8 - HEAD * lines - labels_height
+            wider = _label_step(rows, 1.1 * SMALLEST * table.shape[0] / room)
         start = self.heading(panel, heading, below) + labels_height
         height = top + height - 4 - start
         axes = self.sheet.axes(left, start, pitch * table.shape[1], height)
         _draw_cells(axes, table, scale)
-        row_step = max(row_step, _label_step(rows, 1.1 * SMALLEST * table.shape[0] / height))
         angle = math.degrees(TURN) if is_turned else 0
         label(axes, rows, columns, (column_step, row_step), (angle, SMALLEST))
         if not (number_format and _write_cells(axes, table, scale, number_format, pitch)):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
 
 import regard
+from regard.draw import signed_scale
 from regard.errors import InputError
+from regard.explain import Board, Words
 from regard.vectors.store import vectors
 from regard_lectures import FIGURES, show
 from regard_lectures.figures import bilinear, hard
 from regard_lectures.figures.lookup import sign_test, verdict, words_lookup
 from regard_lectures.figures.scores import record, words_scores
 from tests.lectures.drawn import drawn
-from tests.legible import problems
+from tests.legible import problems, texts
 
 SENTENCE = "Yesterday, the muddy dog slept on the Geschwindigkeitsbegrenzung; didn't it sleep?"
 
@@ -194,3 +198,31 @@ def test_a_sentence_goes_to_a_translator_whose_weights_are_replaced(monkeypatch)
 def test_the_figures_say_what_of_ones_own_they_take():
     for name in ("softmax", "bilinear", "mask", "lookup", "scores", "hard"):
         assert FIGURES[name].takes.startswith("--text: ")
+
+
+def test_a_matrix_says_which_rows_are_named_where_a_long_line_takes_their_room():
+    with Board(Words("t", "c"), (1, 1, 1), "", limits="") as board:
+        board.lines(["a line above"] * 4)
+        names = [str(number) for number in range(32)]
+        axes = board.matrix(
+            0, "M", np.eye(32), signed_scale(1.0), (names, names), ("row", "column")
+        )
+        [said] = re.findall(
+            r"every (\d+)\w\w row named",
+            " ".join(text.get_text() for text, _ in texts(board.sheet.figure)),
+        )
+    assert [label.get_text() for label in axes.get_yticklabels()] == names[:: int(said)]
+
+
+def test_digits_without_spaces_are_digits_and_unknown_words_are_named(monkeypatch):
+    monkeypatch.setattr(hard, "measure_trained", lambda symbols, *_: symbols)
+    assert hard.measure("731", "", 1, 1, 0) == ["7", "3", "1"]
+    drawing = show("hard", text="The tall man opened the door.")
+    assert "Unknown to the model: tall." in drawing.caption
+
+
+def test_the_mark_of_a_stand_in_stays_where_its_word_is_cut():
+    drawing = show("mask", text="Nobody expected the Spanish Inquisition, did they?")
+    said = [text.get_text() for text, _ in texts(drawing.figure)]
+    assert sum(text.startswith("inqui") and text.endswith("…*") for text in said) == 4
+    assert "on the right" not in drawing.caption  # masked cells are grey in both maps
