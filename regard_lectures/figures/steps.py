@@ -84,7 +84,7 @@ class Stepped(Drawing):
 
 
 def words_steps(numbers: Mapping[str, Any]) -> Words:
-    """Which token the word attends to most, or that it attends to all about equally."""
+    """Which token the word attends to most, or that none gets clearly more than the others."""
     row, tokens = numbers["weights"][numbers["row"]], numbers["key_tokens"]
     allowed = [w for w, seen in zip(row, numbers["mask"][numbers["row"]], strict=True) if seen]
     word = visible(numbers.get("whole_word", numbers["word"]))
@@ -94,7 +94,8 @@ def words_steps(numbers: Mapping[str, Any]) -> Words:
     if len(allowed) == 1:
         title = f"“{word}” may attend to “{visible(tokens[best])}” only"
     elif row[best] < CLEAR * (sum(allowed) - row[best]) / (len(allowed) - 1):
-        title = f"“{word}” attends to all {len(allowed)} tokens about equally, at most {most}"
+        weights = f"{min(allowed):.2f} to {most}"
+        title = f"“{word}” attends to {len(allowed)} tokens, to none clearly most: {weights}"
     caption = (
         f"Step by step: {in_words(numbers['layer'] + '.' + str(numbers['head']))} of "
         f"{numbers['model']}, on “{numbers['text']}”. {numbers['note']}"

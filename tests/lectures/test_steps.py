@@ -18,7 +18,7 @@ from regard.models.mode import evaluating
 from regard.recipes.shelf import shipped
 from regard.runs.load import load
 from regard_lectures import show
-from regard_lectures.figures.steps import MODELS
+from regard_lectures.figures.steps import MODELS, words_steps
 from regard_lectures.scenes import MOST_WORDS, scenes_of
 from regard_lectures.steps import choose_site, record
 from tests import tiny_bert, tiny_t5
@@ -266,3 +266,18 @@ def test_details_say_every_step_in_words():
     drawing = show("steps", text=SENTENCE, model=TINY, details=True)
     assert drawing.text.startswith(drawing.caption)
     assert all(scene.explanation in drawing.details for scene in drawing.scenes)
+
+
+def test_weights_that_differ_are_not_called_equal():
+    numbers = {
+        "weights": [[0.17, 0.14, 0.39, 0.3]], "mask": [[True] * 4], "row": 0, "word": "pizza",
+        "key_tokens": ["we", "ate", "pizza", "."], "layer": "encoder.0.self", "head": 0,
+        "model": "m", "text": "t", "note": "",
+    }  # fmt: skip
+    said = "“pizza” attends to 4 tokens, to none clearly most: 0.14 to 0.39"
+    assert words_steps(numbers).title == said
+
+
+def test_the_masks_of_the_lectures_commands_hide_later_words():
+    drawing = show("steps", part="decoder", step="mask", word="3")
+    assert not all(drawing.numbers["mask"][drawing.numbers["row"]])
