@@ -269,6 +269,7 @@ def test_a_network_of_convolutions_is_counted_for_an_image():
     assert values["images"] == 600_000 * 256
     assert estimate.training_flops == 3 * 2 * estimate.multiply_adds * 600_000 * 256
     text = re.sub(" +", " ", estimate.table())
+    assert "resnet-50: 4 stages, 3-4-6-3 bottleneck" in text  # 50 layers in them
     assert "images of 224 x 224 by convolutions\n" in text
     assert "FLOPs per image, forward 8.18 G 4.09 G multiply-adds" in text
     assert "estimate, 8 images at a time" in text

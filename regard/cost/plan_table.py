@@ -20,6 +20,7 @@ def plan_table(plan: Plan) -> str:
     """The table of a plan."""
     config = plan.recipe.model
     layers = " + ".join(map(str, config.stacks.values()))
+    kind = "stages" if hasattr(config.first, "depths") else "layers"  # a stage has several layers
     trained = "" if plan.what == plan.recipe_name else f", trained as {plan.recipe_name}"
     sections = (
         _parameter_rows(plan),
@@ -29,7 +30,7 @@ def plan_table(plan: Plan) -> str:
     )
     return "\n".join(
         [
-            f"{plan.what}: {layers} layers, {config.summary}{trained}",
+            f"{plan.what}: {layers} {kind}, {config.summary}{trained}",
             _input_line(plan),
             *(f"\n{_align_rows(rows)}" for rows in sections),
         ]
