@@ -449,8 +449,11 @@ class Caption(WritingTask):
         output = [*ids, tokenizer.end] if finished else ids
         target_input = [tokenizer.begin, *ids][: len(output)]
         original = partial(_displayed_pixels, text)
-        note = "; ".join(filter(None, (self.reader.unfamiliar(encoded.values), note)))
-        picture = ImageGrid(encoded.values, layout.grid, layout.prefix, "mean", original)
+        unfamiliar = self.reader.unfamiliar(encoded.values)
+        note = "; ".join(filter(None, (unfamiliar, note)))
+        picture = ImageGrid(
+            encoded.values, layout.grid, layout.prefix, "mean", original, unfamiliar
+        )
         cells, queries = (picture.names, range(len(picture.names))), tokenizer.words(output)
         words = {
             "encoder.self": (cells, cells),

@@ -38,6 +38,8 @@ class ImageGrid:
     original: Callable[[], NDArray[np.uint8]] | None = None
     """Opens the image as it was before it was cropped and scaled: (height, width), or (height,
     width, channels)."""
+    unfamiliar: str = ""
+    """What the image is unlike the images that the model learned from; mostly nothing."""
 
     @property
     def names(self) -> list[str]:

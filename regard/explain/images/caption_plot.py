@@ -71,7 +71,7 @@ def draw_words(
         left_out = len(look.words(choice)) - len(words)
         caption = words_of_picture(choice, tests, left_out)
         facts = " ".join(facts_of(look, choice))
-        frame = framed_sheet(Texts(look.title, caption, facts, medium), [scale])
+        frame = framed_sheet(Texts(title_of(look), caption, facts, medium), [scale])
         box = width, frame.height
         size = image.pixels.shape[1], image.pixels.shape[2]
         columns, panel = _best_columns(len(words) + 1, box, size, head * lines)
@@ -86,6 +86,14 @@ def draw_words(
             if word is not None:
                 _draw_weights(axes, maps[word], scale)
     return frame.sheet.figure
+
+
+def title_of(look: CaptionLook) -> str:
+    """The image and its caption, and whether the image is unlike what the model learned from."""
+    if look.image is None or not look.image.unfamiliar:
+        return look.title
+    # first, because the end of a long title is cut
+    return f"Do not trust it: {look.image.unfamiliar.partition(':')[0]}. {look.title}"
 
 
 def words_of_picture(choice: LookSelection, tests: WordTests | None, left_out: int = 0) -> str:
@@ -249,7 +257,10 @@ def _frame(
     _draw_image(axes, look)
     top = EDGE / 2 + size[1] + 8
     if word is None:
-        sheet.paragraph((EDGE, top), shorten(look.target, 2 * width, TEXT), width - 2 * EDGE)
+        text, colour = shorten(look.target, 2 * width, TEXT), INK
+        if image.unfamiliar:
+            text, colour = f"Do not trust it: {image.unfamiliar.partition(':')[0]}", ORANGE
+        sheet.paragraph((EDGE, top), text, width - 2 * EDGE, colour=colour)
         return sheet.figure
     _draw_weights(axes, maps[word], scale)
     sheet.text((EDGE, top), visible(choice.map.queries[word]), weight="bold")

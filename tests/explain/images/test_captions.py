@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from PIL import Image
 from regard.draw.sheet import Medium
 from regard.errors import InputError
 from regard.explain.images.caption_look import CaptionLook
-from regard.explain.images.caption_plot import draw_words, words_of_picture
+from regard.explain.images.caption_plot import draw_words, title_of, words_of_picture
 from regard.explain.images.hiding import Hiding
 from regard.explain.maps import AttentionMap
 from regard.tasks.trace import Captioned, ImageGrid
@@ -100,3 +101,14 @@ def test_files_of_all_formats(tmp_path):
         look.save(tmp_path / "x.txt")
     with pytest.raises(InputError, match="--kind grid"):
         look.test(look.choose("grid"))
+
+
+def test_a_picture_of_an_image_that_the_model_does_not_know_says_so():
+    look = look_with([5, 0, 10])
+    assert title_of(look) == look.title
+    unfamiliar = replace(look.image, unfamiliar="no drawing as the model knows them: 3% of it")
+    strange = replace(look, image=unfamiliar)
+    figure = draw_words(strange, strange.choose(), Medium(), strange.test())
+    shown = " ".join(text.get_text() for text in figure.texts)
+    assert "Do not trust it: no drawing as the model knows them" in " ".join(shown.split())
+    assert problems(figure) == []
