@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.draw import LINE_STYLES, scientific
+from regard.draw import LINE_STYLES, MUTED, scientific
 from regard.explain import Board, Drawing, Words
 from regard_lectures.limits import COMPUTED
 
@@ -45,12 +45,12 @@ def entries(image: int, layers: int, heads: int) -> Drawing:
         columns = [("tokens are", 0.0), ("side", 0.24), ("tokens", 0.4)]
         columns += [("entries of\na matrix", 0.66), ("its\nbytes", 0.81), ("of all", 1.0)]
         rows = [
-            [case["kind"], str(case["side"]), f"{case['tokens']:,}", in_count(case["entries"]),
-             in_units(case["bytes"]), in_units(case["all_bytes"])]
+            [case["kind"], str(case["side"]), in_count(case["tokens"], 10**7),
+             in_count(case["entries"]), in_units(case["bytes"]), in_units(case["all_bytes"])]
             for case in cases
         ]  # fmt: skip
         board.table(0, f"{layers} layers × {heads} heads", columns, rows, bold=(2,))
-        _draw_curves(board, layers, heads)
+        _draw_curves(board, image, layers, heads)
         return board.drawing(**numbers)
 
 
@@ -71,26 +71,31 @@ def words_entries(numbers: Mapping[str, Any]) -> Words:
     ratio = f"{times:,.0f} times as many entries as" if times > 1 else "as many entries as"
     more = "more" if of_all[0] > MEMORY * UNITS["GB"] else "no more"
     caption = (
-        f"Memory = {BYTES} bytes · tokens² · layers · heads, for one image: pixels have {ratio} "
-        f"patches of 16. Pixels at {LECTURE} take {in_units(of_all[0])}, {more} than {MEMORY} GB."
+        f"Memory = {BYTES} bytes · tokens² · layers · heads, for one image, rounded down: pixels "
+        f"have {ratio} patches of 16. Pixels at {LECTURE} take {in_units(of_all[0])}, {more} than "
+        f"{MEMORY} GB."
     )
     return Words(title, caption)
 
 
-def _draw_curves(board: Board, layers: int, heads: int) -> None:
+def _draw_curves(board: Board, image: int, layers: int, heads: int) -> None:
     """Draw the memory of all matrices by the side of the image, for pixels and for patches."""
-    axes = board.chart(1, "memory of all matrices", "side of the image, pixels", "", ticks=112)
+    axes = board.chart(1, "memory of all matrices", f"side (dotted: {image})", "", ticks=132)
     kinds = (("pixels", 1), ("patches of 16", 16))
-    sides = np.array(SIDES)
+    larger = (2**exponent for exponent in range(10, 60) if 2 ** (exponent - 1) < image)
+    sides = np.array([*SIDES, *larger], dtype=float)  # up to the image of the table
+    axes.axvline(image, color=MUTED, linewidth=1.6, linestyle=":")
     highest = 0.0
     for (name, patch), style in zip(kinds, LINE_STYLES, strict=False):
         all_bytes = BYTES * (sides / patch) ** 4 * layers * heads
         axes.curve(sides, all_bytes, style=style, label=name, marker=style.marker)
         highest = max(highest, float(all_bytes.max()))
-    axes.log_axis("x", sides.tolist())
+    named = sides[:: -(-len(sides) // 5)].tolist()
+    axes.log_axis("x", named)
+    axes.set_xticks(named, [f"{side:.0f}" for side in named])
     axes.set_yscale("log", base=2)
     low, high = BYTES * (SIDES[0] / 16) ** 4 * layers * heads / 2, highest * 2**9
-    ticks = [tick for tick in (2**exponent for exponent in range(0, 71, 10)) if low < tick < high]
+    ticks = [tick for tick in (2.0**exponent for exponent in range(0, 71, 10)) if low < tick < high]
     axes.set_yticks(ticks, [in_units(tick) for tick in ticks])
     axes.set_ylim(low, high)  # with room for the legend
     axes.draw_legend("upper left")
@@ -106,14 +111,14 @@ def _case(kind: str, side: int, patch: int, layers: int, heads: int) -> dict[str
     }  # fmt: skip
 
 
-def in_count(count: int) -> str:
+def in_count(count: int, long: int = 3 * 10**9) -> str:
     """A count, with a power of ten where it would be long.
 
     Example:
         >>> in_count(38_416), in_count(224**4), in_count(4096**4)
         ('38,416', '2,517,630,976', '2.8·10¹⁴')
     """
-    return f"{count:,}" if count < 3 * 10**9 else scientific(float(f"{count:.1e}"))
+    return f"{count:,}" if count < long else scientific(float(f"{count:.1e}"))
 
 
 def in_units(count: float) -> str:

@@ -195,14 +195,14 @@ def _words_image(numbers: Mapping[str, Any]) -> Words:
     height, width, channels = numbers["size"]
     total = height * width * channels
     colours = "red, green and blue" if channels == 3 else "grey"
-    title = f"An image of {height:,} × {width:,} pixels is a vector of {total:,} numbers"
+    title = f"An image of {width:,} × {height:,} pixels is a vector of {total:,} numbers"
     values = np.array(numbers["pixels"])
     spread = values.max() - values.min()
     alike = f"differ by up to {spread:g}" if spread else "are all equal"
     return Words(
         title,
-        f"Each pixel is {channels} number{'s'[: channels > 1]} from 0 to 255 ({colours}). The 9 "
-        f"pixels in the middle are shown; their values {alike}.",
+        f"Width × height; each pixel is {channels} number{'s'[: channels > 1]} from 0 to 255 "
+        f"({colours}). The 9 pixels in the middle are shown; their values {alike}.",
     )
 
 

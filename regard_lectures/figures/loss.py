@@ -256,7 +256,7 @@ def _words_training(numbers: Mapping[str, Any]) -> Words:
     )
     if len(after) > 1:
         caption += f" ({len(after)} seeds: {span(before, '.2f')}, then {span(after, '.2f')})"
-    return Words(title, caption + ".")
+    return Words(title, f"{caption}.{_left_out(len(numbers['vocabulary']), 'words')}")
 
 
 def _words_translator(numbers: Mapping[str, Any]) -> Words:
@@ -277,7 +277,17 @@ def _words_translator(numbers: Mapping[str, Any]) -> Words:
     )
     if numbers["unknown"]:
         caption += f" Unknown to the model: {', '.join(numbers['unknown'])}."
-    return Words(title, caption)
+    return Words(title, caption + _left_out(numbers["vocab"], "tokens"))
+
+
+def _left_out(count: int, what: str) -> str:
+    """A sentence that says how many of a vocabulary are drawn; empty if all are.
+
+    Example:
+        >>> _left_out(7, "words"), _left_out(4000, "tokens")
+        ('', ' Drawn: 7 of 4,000 tokens.')
+    """
+    return f" Drawn: {SHOWN} of {count:,} {what}." if count > SHOWN else ""
 
 
 def _cut(text: str) -> str:
@@ -316,9 +326,9 @@ def loss(
         f" before, {numbers['cross_entropy_smoothed_after']:.3f} and "
         f"{numbers['kl_smoothed_after']:.3f} after. Training cannot get below this entropy."
     )
-    added = ", yours among them" if numbers["is_new"] else ""
+    phrases_read = "phrases, French ones and yours" if numbers["is_new"] else "French phrases"
     limits = (
-        f"1 + 1 layers, 64 wide: {steps:,} steps on {numbers['phrases']} French phrases{added}, "
+        f"1 + 1 layers, 64 wide: {steps:,} steps on {numbers['phrases']} {phrases_read}, "
         f"{trainings(tries)}."
     )
     with Board(words_loss(numbers), (1.35, 1, 1, 1.1), details, limits=limits) as board:

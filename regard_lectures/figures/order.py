@@ -173,7 +173,9 @@ def _draw_orders(board: Board, row: int, scheme: str, numbers: Mapping[str, Any]
     left, top, width, height = board.panel_box(0)
     half = top + row * height / 2
     heading = "without positions" if scheme == "none" else f"{scheme} positions"
-    start = board.heading(0, f"{heading}: each word's change", part=row / 2)
+    others = numbers["orders"] - 1
+    drawn = f" in {len(orders)} of {others} orders" if len(orders) < others else ""
+    start = board.heading(0, f"{heading}: each word's change{drawn}", part=row / 2)
     axes: Chart = board.sheet.axes(left, start, width, half + height / 2 - start - 8)
     axes.pcolormesh(table, cmap=scale.colormap(), vmin=0, vmax=1, edgecolors="white", linewidth=0.8)
     axes.set(xlim=(0, len(words)), ylim=(len(orders), 0))

@@ -147,18 +147,24 @@ def words_similarity(numbers: Mapping[str, Any]) -> Words:
     count = numbers["farthest_pairs"]
     pairs = f"The {count} farthest pairs are" if count > 1 else "The farthest pair is"
     is_more = far - near >= MARGIN
-    compared = "more alike" if is_more else "less alike" if near - far >= MARGIN else "as alike"
+    compared = (
+        "more alike than"
+        if is_more
+        else "less alike than"
+        if near - far >= MARGIN
+        else "about as alike as"
+    )
     if borders is None or others is None:
-        here = f"{pairs} {compared} ({_signed(far)}); this grid is too small to compare borders."
-        return Words(title, here)
+        said = f"{pairs} {compared} neighbours ({_signed(far)})"
+        return Words(title, f"{said}; this grid is too small to compare borders.")
     if borders - others >= MARGIN:
         reason = "borders are alike"
     else:
         reason = "borders do not explain it" if is_more else "borders are not alike"
     caption = (
-        f"{pairs} {compared} ({_signed(far)}); {reason}: from {numbers['far_from']} patches on, "
-        f"pairs with both ends at the border of the image have {_signed(borders)} on average, "
-        f"others {_signed(others)}."
+        f"{pairs} {compared} neighbours ({_signed(far)}); {reason}: from {numbers['far_from']} "
+        "patches on, pairs with both ends at the border of the image have "
+        f"{_signed(borders)} on average, others {_signed(others)}."
     )
     return Words(title, caption)
 
@@ -196,7 +202,7 @@ def similarity(result: dict[str, Any], model: str, steps: int, seed: int) -> Dra
     scale = Scale(sequential(), low, max(high, low + 1e-6), "cosine")
     with Board(words_similarity(numbers), (1.1, 1), details, limits=limits) as board:
         start = board.heading(0, f"cosine of each position with all, {rows} × {columns}",
-                              f"light {_signed(low)}, dark {_signed(high)}")  # fmt: skip
+                              f"light {_signed(low)}, dark {_signed(high)} or more")  # fmt: skip
         left, top, width, height = board.panel_box(0)
         gap = 3.0
         side = min(width / columns, (top + height - start) / rows)

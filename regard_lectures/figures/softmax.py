@@ -87,7 +87,7 @@ def words_softmax(numbers: Numbers) -> Words:
     if not all(weights):
         zeros = weights.count(0)
         positive = f"{zeros} of the shares {'is' if zeros == 1 else 'are'} below 10⁻³⁰⁸, and 0 here"
-    caption = f"{positive}; their sum is {numbers['sum']:.6g}{_as_written(numbers)}."
+    caption = f"{positive}; the sum of all is {numbers['sum']:.6g}{_as_written(numbers)}."
     if "slide_exp_of_minus_x" in numbers:
         slide = numbers["slide_exp_of_minus_x"]
         other = max(range(count), key=slide.__getitem__)

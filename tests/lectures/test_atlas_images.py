@@ -40,6 +40,7 @@ def test_sums_of_ones_own_model_say_what_fits():
     assert drawn.numbers["all_bytes"][1:3] == [4 * 64**4 * 48, 4 * 16**2 * 48]
     assert "3 GB on pixels, 48 KB on patches; both fit 80 GB" in drawn.title
     assert "only these fit 80 GB" in show("entries").title
+    assert "rounded down" in drawn.caption
     huge = show("entries", image=4096, layers=1000, heads=1000)
     assert "neither fits" in huge.title
     assert problems(huge.figure) == []

@@ -107,12 +107,12 @@ def test_the_loss_takes_any_pair_and_learns_its_new_words():
     known = show("loss", text="le chat dort = the cat sleeps", word=2, steps=3, tries=1)
     names = known.numbers["vocabulary"]
     assert names[known.numbers["right"]] == "cat"
-    assert "yours among them" not in known.limits
+    assert "French ones and yours" not in known.limits
     text = "Le zèbre rayé ronfle = The striped zebra snores!"
     drawing = show("loss", text=text, word=3, steps=3, tries=1)
     assert drawing.numbers["vocabulary"][drawing.numbers["right"]] == "zebra"
     assert drawing.numbers["phrases"] == known.numbers["phrases"] + 1
-    assert "yours among them" in drawing.limits
+    assert "French ones and yours" in drawing.limits
     assert problems(drawing.figure) == problems(known.figure) == []
     with pytest.raises(InputError, match="a sentence = its translation"):
         show("loss", text="merci")

@@ -75,7 +75,7 @@ def test_a_word_and_an_image_of_ones_own_become_vectors(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "mine.png")
     drawing = show("inputs", text=str(tmp_path / "mine.png"))
-    assert "20 × 30 pixels is a vector of 1,800 numbers" in drawing.title
+    assert "30 × 20 pixels is a vector of 1,800 numbers" in drawing.title
     top, left = drawing.numbers["corner"]
     shown = pixels[top : top + 3, left : left + 3].reshape(9, 3)
     assert np.array_equal(drawing.numbers["pixels"], shown)
@@ -223,3 +223,15 @@ def test_each_of_these_figures_says_what_it_takes():
         assert "--text" in FIGURES[name].takes
     for name in ("orthogonal", "similarity"):
         assert "none else" in FIGURES[name].takes
+
+
+def test_a_word_that_a_sentence_has_twice_is_one_row_of_the_matrix():
+    drawing = show("onehot", text="The dog sees the cat.", word=4)
+    assert drawing.numbers["words"] == ["the", "dog", "sees", "cat"]
+    assert "“cat” is row 4" in drawing.title
+
+
+def test_far_positions_are_compared_with_neighbours():
+    cosines = np.full((9, 9), 0.5)
+    numbers = numbers_of({"of": "", "grid": [3, 3], "cosines": cosines.tolist()})
+    assert "about as alike as neighbours (0.50)" in words_similarity(numbers).caption
