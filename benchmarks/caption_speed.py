@@ -115,9 +115,10 @@ class PlainTransformer(nn.Module):
         encoder, decoder = config.encoder, config.decoder
         dim, width = encoder.dim, decoder.dim
         stem = encoder.front.stem_width
-        self.stem = nn.Sequential(
-            nn.Conv2d(encoder.front.channels, stem, 3, 2, 1), nn.ReLU(),
-            nn.Conv2d(stem, dim, 3, 2, 1), nn.ReLU(),
+        channels = encoder.front.channels
+        self.stem = nn.Sequential(  # of CCT, as in the recipe
+            nn.Conv2d(channels, stem, 3, 1, 1, bias=False), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
+            nn.Conv2d(stem, dim, 3, 1, 1, bias=False), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
         )  # fmt: skip
         rows, columns = encoder.grid
         self.positions = nn.Parameter(torch.randn(rows * columns, dim))
