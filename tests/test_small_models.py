@@ -143,6 +143,12 @@ def test_a_model_of_clothes_without_its_images_asks_for_others(model, regard):
         is_refused(regard(verb, "small/fashion"), "fashion-mnist", "--data FOLDER")
 
 
+def test_a_translator_without_its_files_asks_for_others(model, regard):
+    model("small/translate")
+    for verb in ("heads", "eval"):
+        is_refused(regard(verb, "small/translate"), "no file shelf/en-de/", "--data FILE")
+
+
 def test_an_exported_writer_is_said_to_copy(model, tmp_path, caplog):
     model("small/write").export(tmp_path / "hf")
     assert "no_copy" in caplog.text

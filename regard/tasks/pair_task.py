@@ -12,7 +12,9 @@ import shlex
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from glob import has_magic
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.batch import Batch
@@ -109,6 +111,10 @@ class PairTask(WritingTask):
             on_bad: OnBad = getattr(settings.data, "on_bad", "stop")
             pairs, skipped = load_pairs(files, max_words=10_000, on_bad=on_bad, columns=columns)
             sets = {selection.files: tuple(pairs)}
+        elif (missing := _missing_file(settings.data)) is not None:
+            what, got = f"{selection.verb}: the model's own pairs", f"no file {missing} here"
+            fix = "give other pairs with --data FILE, or run the command where that file is"
+            raise InputError(what, got=got, fix=fix)
         elif selection.split is not None:
             sets = {selection.split: pairs_of(settings.data, selection.split)}
         else:
@@ -284,6 +290,16 @@ def pair_texts(pairs: Iterable[Pair]) -> Iterator[tuple[str, str]]:
 def _length(pair: Pair) -> int:
     """The length by which progress is estimated: characters of the source, at least 1."""
     return 1 + len(pair.source)
+
+
+def _missing_file(data: Any) -> str | None:
+    """The first file of a recipe's data, or of a part of it, that does not exist."""
+    parts = [data, *getattr(data, "parts", {}).values()]
+    values = [
+        getattr(part, key, None) or () for part in parts for key in ("train", "valid", "test")
+    ]
+    names = [name for value in values for name in ((value,) if isinstance(value, str) else value)]
+    return next((name for name in names if not Path(name).exists() and not has_magic(name)), None)
 
 
 def _merge_pairs(example_set: ExampleSet) -> ExampleSet:
