@@ -339,8 +339,8 @@ class Board:
             left_out = _left_out(row_step, column_step)
             below = ", ".join(filter(None, (_sides_phrase(*sides), left_out)))
             lines = len(wrap(heading, full, TEXT, "bold")) + len(wrap(below, full, TEXT))
-            room = height - 8 - HEAD * lines - labels_height
-            wider = _label_step(rows, 1.1 * SMALLEST * table.shape[0] / room)
+            free_height = height - 8 - HEAD * lines - labels_height
+            wider = _label_step(rows, 1.1 * SMALLEST * table.shape[0] / free_height)
         start = self.heading(panel, heading, below) + labels_height
         height = top + height - 4 - start
         axes = self.sheet.axes(left, start, pitch * table.shape[1], height)

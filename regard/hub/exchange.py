@@ -47,7 +47,7 @@ def recipe_of(
         folder: The folder it was read from, or a single file.
         hub_config: The contents of Hugging Face's `config.json`, if it was read already.
     """
-    length, paired = _longest_output(config), config.has_target
+    length, paired = config.output_length, config.has_target
     return Recipe(
         version=VERSION,
         task=_task_of(config),
@@ -59,12 +59,6 @@ def recipe_of(
         if vocabularies
         else DecodeConfig(),
     )
-
-
-def _longest_output(config: Any) -> int:
-    """The most tokens of a text that a model reads or writes; a captioner's input is an image."""
-    length: int = config.max_length if config.reads == "text" else config.last.front.max_length
-    return length
 
 
 def _task_of(config: Any) -> Any:

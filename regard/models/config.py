@@ -188,6 +188,11 @@ class ModelConfig(Config):
         return length
 
     @property
+    def output_length(self) -> int:
+        """The maximum number of tokens of a text that it writes, with its end."""
+        return self.max_length
+
+    @property
     def least_examples(self) -> int:
         """The fewest examples of a batch that the model can learn from."""
         return 1

@@ -344,11 +344,6 @@ class Caption(WritingTask):
         check_length(len(ids), "the caption", longest - 1)
         return ids
 
-    def longest_output(self, model: Captioner) -> int:
-        """The most tokens of a caption, with its end."""
-        longest: int = model.config.decoder.front.max_length
-        return longest
-
     def caption(
         self,
         model: Captioner,

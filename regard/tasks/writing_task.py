@@ -76,7 +76,7 @@ class WritingTask(BaseTask, ABC):
 
     def longest_output(self, model: Any) -> int:
         """The most tokens of an output, with its end."""
-        longest: int = model.config.max_length
+        longest: int = model.config.output_length
         return longest
 
     def opening(self, text: str, longest: int) -> list[int]:

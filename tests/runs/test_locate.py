@@ -251,8 +251,8 @@ def test_a_path_object_is_a_path(hub_cache, folder):
         ("tiny/translate-de", "tiny/translate"),
         ("own/clasify", "own/classify"),
         ("multi30k/en_de", "multi30k/en-de"),
-        ("tiny", "tiny/recurrent or tiny/translate"),
-        ("small", "small/digits, small/fashion, small/fill or small/jobs"),
+        ("tiny", "tiny/pronoun, tiny/recurrent, tiny/steps or tiny/translate"),
+        ("small", "small/caption, small/digits, small/fashion or small/fill"),
         ("own", "own/"),
     ],
 )

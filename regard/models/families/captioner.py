@@ -70,6 +70,12 @@ class CaptionerConfig(ModelConfig):
         return rows * columns + self.encoder.front.tokens_before
 
     @property
+    def output_length(self) -> int:
+        """The maximum number of tokens of a caption, with its end."""
+        length: int = self.decoder.front.max_length
+        return length
+
+    @property
     def bound(self) -> int | None:
         """The maximum number of tokens of a caption that have positions; None: unlimited."""
         return self.decoder.bound
