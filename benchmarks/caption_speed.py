@@ -134,7 +134,7 @@ class PlainTransformer(nn.Module):
         )
         self.bridge = nn.Linear(dim, width)  # the decoder's layers take a memory of their width
         self.embed = nn.Embedding(vocab, width)
-        self.places = nn.Embedding(512, width)
+        self.target_positions = nn.Embedding(512, width)
         layer = nn.TransformerDecoderLayer(width, **options(decoder))
         self.decoder = nn.TransformerDecoder(layer, decoder.layers, nn.LayerNorm(width))
 
@@ -143,7 +143,7 @@ class PlainTransformer(nn.Module):
         patches = self.stem(images).flatten(2).transpose(1, 2)
         memory = self.bridge(self.encoder(patches + self.positions))
         length = read.shape[1]
-        x = self.embed(read) + self.places(torch.arange(length))
+        x = self.embed(read) + self.target_positions(torch.arange(length))
         mask = nn.Transformer.generate_square_subsequent_mask(length)
         out = self.decoder(x, memory, mask, tgt_is_causal=True)
         return out @ self.embed.weight.T

@@ -27,13 +27,13 @@ WRITTEN = 14
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory):
     """A folder and their model by name, each made once; nobody writes into the folders."""
-    made = {}
+    models = {}
 
     def get(name):
-        if name not in made:
+        if name not in models:
             folder = tmp_path_factory.mktemp("theirs") / name
-            made[name] = folder, save(name, folder, max_new_tokens=WRITTEN)
-        return made[name]
+            models[name] = folder, save(name, folder, max_new_tokens=WRITTEN)
+        return models[name]
 
     return get
 

@@ -133,8 +133,8 @@ def test_the_gallery_counts_what_holds():
     assert "does not: her; not drawn: walk" in words.caption
     assert "all 7 claims" in words_gallery(right).title
     assert "does not hold" in words_gallery(wrong).title
-    own = {"once": {**right["once"], "expected": None}}
-    assert words_gallery(own).title == "No claim of the lectures can be tested here"
+    without_expected = {"once": {**right["once"], "expected": None}}
+    assert words_gallery(without_expected).title == "No claim of the lectures can be tested here"
 
 
 def test_wrong_german_of_a_model_is_called_wrong():
@@ -189,8 +189,8 @@ def test_doctor_and_nurse_are_measured_and_the_claim_may_go_both_ways():
     numbers = drawn("nurse").numbers
     writer = load("small/write", device="cpu")
     for text, pair in zip(numbers["texts"], numbers["shown"], strict=True):
-        found = {guess.word: guess.probability for guess in writer.suggest(text, 20)}
-        assert pair == pytest.approx([found["he"], found["she"]], rel=1e-3)
+        probabilities = {guess.word: guess.probability for guess in writer.suggest(text, 20)}
+        assert pair == pytest.approx([probabilities["he"], probabilities["she"]], rel=1e-3)
     odds = np.array(numbers["log_odds"])  # (nouns, beginnings)
     leads = min((odds[0] < 0).sum(), (odds[1] > 0).sum())
     assert numbers["holds"] == (leads >= 4 and (odds[1] - odds[0] > np.log(2)).sum() >= 4)

@@ -101,15 +101,15 @@ def test_ones_own_words_get_their_real_products_and_learned_scores():
 
 def test_a_look_up_is_called_better_only_if_the_texts_can_tell():
     numbers = drawn("lookup").numbers
-    made = {
+    lookup_numbers = {
         **numbers, "sets": ["softmax", "one head", "all heads"], "exact": [96.0, 98.0, 43.0],
         "gained": [0, 2, 0], "lost": [0, 0, 53], "pairs": 100,
     }  # fmt: skip
     assert sign_test(2, 0) == 0.5
-    assert verdict(made, "one head") == "cannot tell"
-    caption = words_lookup(made).caption
+    assert verdict(lookup_numbers, "one head") == "cannot tell"
+    caption = words_lookup(lookup_numbers).caption
     assert "too close to tell from 100 texts: one head (98%)" in caption
-    many = {**made, "gained": [0, 20, 0], "lost": [0, 1, 53]}
+    many = {**lookup_numbers, "gained": [0, 20, 0], "lost": [0, 1, 53]}
     assert "better than it: one head (98%)" in words_lookup(many).caption
 
 

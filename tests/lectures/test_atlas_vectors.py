@@ -146,10 +146,10 @@ def test_borders_are_named_as_the_reason_only_if_they_are_alike():
     said = drawn("similarity")
     assert said.numbers["by_distance"][-1] > said.numbers["by_distance"][0] > 0.3
     assert "borders are alike" in said.caption
-    own = show("similarity", model="small/digits")
-    assert abs(own.numbers["by_distance"][0]) < 0.1
-    assert "hardly more alike" in own.title
-    assert "borders are not alike" in own.caption
+    of_digits = show("similarity", model="small/digits")
+    assert abs(of_digits.numbers["by_distance"][0]) < 0.1
+    assert "hardly more alike" in of_digits.title
+    assert "borders are not alike" in of_digits.caption
     cosines = np.eye(9).tolist()
     numbers = numbers_of({"of": "x", "grid": [3, 3], "cosines": cosines})
     assert numbers["by_distance"] == [0] * len(numbers["by_distance"])
@@ -162,10 +162,10 @@ def test_borders_are_named_as_the_reason_only_if_they_are_alike():
 def test_common_words_have_real_contexts_and_others_are_refused_by_name():
     assert 50_000 < len(read_bank()) < 100_000
     for word in ("bank", "model", "king", "muddy", "teacher", "play", "rich"):
-        found = contexts_of(word, "")
-        assert found.total >= FEWEST
-        assert all(word in sentence.lower() for sentence in found.with_word)
-        assert not any(f" {word} " in sentence.lower() for sentence in found.others)
+        contexts = contexts_of(word, "")
+        assert contexts.total >= FEWEST
+        assert all(word in sentence.lower() for sentence in contexts.with_word)
+        assert not any(f" {word} " in sentence.lower() for sentence in contexts.others)
     with pytest.raises(
         InputError, match=r"'xyzzyx', which is in 0 of the .* expected a word of 12"
     ):

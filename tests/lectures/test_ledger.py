@@ -88,10 +88,10 @@ def is_own(command: str) -> bool:
     _, verb, *words = shlex.split(command)
     if verb != "show":
         return verb != "plan"
-    name, *rest = words
-    settings = [word for word in rest if "=" in word]
-    parse_options(name, settings[: 0 if "--text" in rest else None])
-    return "--text" in rest or bool(settings) or takes_none(name)
+    name, *other_words = words
+    settings = [word for word in other_words if "=" in word]
+    parse_options(name, settings[: 0 if "--text" in other_words else None])
+    return "--text" in other_words or bool(settings) or takes_none(name)
 
 
 @pytest.mark.parametrize("row", SHOWN, ids=lambda row: row.number)
@@ -99,8 +99,10 @@ def test_every_row_has_a_command_with_input_of_ones_own(row):
     shown = [shlex.split(command)[2] for command in row.commands if "regard show" in command]
     assert any(map(is_own, row.commands)), row
     for name in shown:
-        own = [c for c in row.commands if c.startswith(f"regard show {name}") and is_own(c)]
-        assert own, f"{row.number}: {name} has input of one's own: {FIGURES[name].takes}"
+        own_commands = [
+            c for c in row.commands if c.startswith(f"regard show {name}") and is_own(c)
+        ]
+        assert own_commands, f"{row.number}: {name} has input of one's own: {FIGURES[name].takes}"
 
 
 def test_every_figure_has_a_command_in_the_ledger_and_its_rows_name_it():
