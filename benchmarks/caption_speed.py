@@ -1,12 +1,16 @@
 """Captioners beside their peers on this machine: training, and ViT + GPT-2 decoding.
 
-    python -m benchmarks.caption_speed training
+    python -m benchmarks.captions prepare flickr8k --data ../shared/data/flickr8k_full
+    python -m benchmarks.caption_speed training --data flickr8k
     python -m benchmarks.caption_speed decoding
 
 `training`: steps of Regard's trainer beside a plain PyTorch loop of the same model, on the same
-batches: a ResNet with an LSTM and additive attention, written with `nn.Conv2d`, `nn.BatchNorm2d`
+captions: a ResNet with an LSTM and additive attention, written with `nn.Conv2d`, `nn.BatchNorm2d`
 and `nn.LSTMCell`; and a Vision Transformer with a Transformer's decoder, written with
-`nn.TransformerEncoder` and `nn.TransformerDecoder` on padded batches. `decoding`: captions of
+`nn.TransformerEncoder` and `nn.TransformerDecoder` on padded batches. The plain loop has pairs of
+an image and a caption, as such loops do; Regard encodes an image once for its captions in a batch.
+The images are those of `--data`, a folder with captions (Flickr8k has five for each), or drawn
+scenes with one caption each, where both do the same work. `decoding`: captions of
 random images by a random ViT-B/16 + GPT-2 in Regard and by `generate` of transformers.
 
 Rounds of the two sides alternate; what is printed is the ratio of the medians. Nothing else should
@@ -30,6 +34,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
+from regard.inputs.arrays import Shared
 from regard.recipes import recipe as recipes
 from regard.runs.start import begin
 from regard.tasks.specs import TASKS
@@ -156,9 +161,12 @@ PLAIN = {
 }
 
 
-def training(recipe_name: str, rounds: int, steps: int) -> None:
+def training(recipe_name: str, rounds: int, steps: int, data: Path | None) -> None:
     """Print the ratio of the times of some training steps."""
-    overrides = ["data.kind=scenes", "data.pairs=600", "data.held_out=20", "data.workers=0"]
+    scenes = ["data.kind=scenes", "data.pairs=600", "data.held_out=20"]
+    changes = ["data.shift=0", "data.colour=0", "data.erase=0"]  # the batches are made beforehand
+    images = scenes if data is None else ["data.kind=images", f"data.folder={data}", *changes]
+    overrides = [*images, "data.workers=0"]
     recipe = begin(recipes.load(recipe_name, overrides), None).recipe
     prepared = TASKS["caption"].class_for(recipe.model).prepare(recipe)
     vocab = prepared.vocabulary.vocabulary_sizes[-1]
@@ -198,7 +206,20 @@ def training(recipe_name: str, rounds: int, steps: int) -> None:
     times = alternate({"regard": run_ours, "plain": run_theirs}, rounds)
     sizes = [sum(p.numel() for p in model.parameters()) for model in (ours, theirs)]
     ratio = times["plain"] / times["regard"]
-    print(f"{recipe_name}: {ratio:.2f} × as fast as the plain loop; parameters {sizes}", flush=True)
+    examples, read = (
+        sum(len(batch.index) for batch in batches),
+        sum(map(images_read, batches)),
+    )
+    print(
+        f"{recipe_name}: {ratio:.2f} × as fast as the plain loop; {examples} captions of {read} "
+        f"images; parameters {sizes}",
+        flush=True,
+    )
+
+
+def images_read(batch: Any) -> int:
+    """The number of different images of a batch."""
+    return len(batch.source.inputs if isinstance(batch.source, Shared) else batch.source)
 
 
 def pad(batch: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -208,7 +229,10 @@ def pad(batch: Any) -> tuple[Tensor, Tensor, Tensor]:
     )
     read = nn.utils.rnn.pad_sequence(read_rows, batch_first=True)
     written = nn.utils.rnn.pad_sequence(written_rows, batch_first=True, padding_value=IGNORED)
-    return batch.source.values, read, written
+    source = batch.source
+    shared = isinstance(source, Shared)
+    images = source.inputs.values[list(source.rows)] if shared else source.values
+    return images, read, written
 
 
 def decoding(rounds: int, images: int, tokens: int) -> None:
@@ -261,10 +285,11 @@ def main() -> None:
     parser.add_argument("what", choices=("training", "decoding"))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--data", type=Path, help="a folder of images with captions")
     options = parser.parse_args()
     if options.what == "training":
         for name in PLAIN:
-            training(name, options.rounds, options.steps)
+            training(name, options.rounds, options.steps, options.data)
         return
     for images in (1, 8):
         decoding(options.rounds, images, 16)

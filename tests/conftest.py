@@ -25,6 +25,7 @@ __all__ = ["digits_run", "regard"]
 
 os.environ["REGARD_KERNELS"] = "never"  # tests/kernels/test_small_batches.py has the compiled ones
 torch.set_num_threads(1)  # the models here are too small to share between cores
+os.environ["OMP_NUM_THREADS"] = "1"  # of the commands that tests start: another test runs beside
 hypothesis.settings.register_profile(
     "tests",
     deadline=None,  # a busy machine is no bug

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -38,7 +37,5 @@ def test_it_is_small_and_has_its_outputs(path: Path) -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs_from_an_empty_folder(path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / "run.py"), "--check", path.stem]
-    # One thread: another test computes beside it, and threads that wait for each other are slow.
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "REGARD_THREADS": "1"}
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-2000:]

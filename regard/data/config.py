@@ -265,6 +265,9 @@ class ImagesData(ImageData, ReadsTables):
     """The column of paths or images in a table. None: as its name says."""
     label: Column | None = None
     caption: Column | None = None
+    together: bool = True
+    """All captions of an image are in one batch, so that it is encoded once for them; `false`: each
+    caption is an example of its own, in any batch."""
     header: bool | None = None
     """Whether the first line of a CSV or TSV file has the names of its columns. None: found out."""
     valid: str | None = None

@@ -76,6 +76,20 @@ class Batches(Sequence[list[int]]):
         """Return the same batches of other examples: `index[i]` in place of example i."""
         return Batches(index[self.examples], self._ends, self._order)
 
+    def of_groups(self, firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> Batches:
+        """Return the same batches of groups: number g is `counts[g]` examples from `firsts[g]` on.
+
+        Example:
+            >>> batches = evaluation_batches([4, 6], budget=6)
+            >>> batches, batches.of_groups(np.array([0, 3]), np.array([3, 2]))
+            ([[0], [1]], [[0, 1, 2], [3, 4]])
+        """
+        sizes = counts[self.examples]
+        ends = np.cumsum(sizes)
+        within = np.arange(sizes.sum()) - np.repeat(ends - sizes, sizes)  # 0, 1, … of each group
+        examples = np.repeat(firsts[self.examples], sizes) + within
+        return Batches(examples, ends[self._ends - 1], self._order)
+
 
 def uniforms(
     seed: int, epoch: int, index: Sequence[int] | NDArray[np.int64], count: int

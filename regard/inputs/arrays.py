@@ -148,6 +148,47 @@ class Dense:
 
 
 @dataclass(frozen=True, eq=False)
+class Shared:
+    """Examples of which several have the same input, such as the captions of one image.
+
+    A model computes what depends on the input alone once for all of them.
+
+    Example:
+        >>> two_captions_each = Shared(Dense(torch.zeros(2, 3, 8, 8)), rows=(0, 0, 1, 1))
+        >>> len(two_captions_each), len(two_captions_each.take([1, 0]).inputs)
+        (4, 1)
+    """
+
+    inputs: Input
+    rows: tuple[int, ...]
+    """The index of each example's input."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the inputs."""
+        return self.inputs.device
+
+    def take(self, rows: Sequence[int]) -> Shared:
+        """Select examples by index, in the order of `rows`; no input is left that none has."""
+        selected = [self.rows[row] for row in rows]
+        remaining = list(dict.fromkeys(selected))
+        index = {row: number for number, row in enumerate(remaining)}
+        return Shared(self.inputs.take(remaining), tuple(index[row] for row in selected))
+
+    def to(self, device: torch.device | str) -> Shared:
+        """Return the same examples on a device."""
+        return Shared(self.inputs.to(device), self.rows)
+
+    def keys(self) -> list[str]:
+        """The key of each example's input."""
+        keys = self.inputs.keys()
+        return [keys[row] for row in self.rows]
+
+
+@dataclass(frozen=True, eq=False)
 class Paired:
     """Two inputs per example: an image and a text, or two views of an image."""
 

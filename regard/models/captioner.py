@@ -17,8 +17,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import nn
 
+from regard.inputs.arrays import Shared
 from regard.kernels.linear import Linear
 from regard.layers import Dropout, Memory, Stack, Tap
 from regard.layers.build import make_embed, make_vocabulary_head
@@ -43,7 +45,6 @@ class Captioner(EncoderDecoder):
         target_vocab: Size of the captions' vocabulary.
 
     Example:
-        >>> import torch
         >>> from regard.inputs.arrays import Dense, Ragged
         >>> from regard.models.families.captioner import CaptionerConfig
         >>> sides = {"encoder": {"kind": "cnn", "filters": (6, 8)}, "decoder": {"dim": 24}}
@@ -86,7 +87,14 @@ class Captioner(EncoderDecoder):
         return Stack(config.decoder, "decoder", causal=True, memory_dim=config.memory_dim)
 
     def encode(self, source: Any, tap: Tap | None = None) -> Memory:
-        """Encodes images (`Dense`) into the memory: a vector for each cell of their grids."""
+        """Encodes images into the memory: a vector for each cell of their grids.
+
+        Args:
+            source: `Dense` images; or `Shared` ones, of which each is encoded once.
+            tap: Sees the encoder's layers.
+        """
+        if isinstance(source, Shared):
+            return self.encode(source.inputs, tap).select(torch.tensor(source.rows))
         if tap is not None:
             tap.begin(self.sites())
         memory = self.encoder.read(self.embed, source, tap)

@@ -25,7 +25,7 @@ from regard.data.images.captioned import CaptionedImages
 from regard.data.images.changes import change_batch
 from regard.data.images.labelled_images import LabelledImages, statistics
 from regard.data.images.sources import load_images, read_images
-from regard.data.order import evaluation_batches, training_batches
+from regard.data.order import Batches, evaluation_batches, training_batches
 from regard.data.seen import Seen
 from regard.decode.config import DecodeConfig
 from regard.decode.filters import Symbols
@@ -171,20 +171,25 @@ class Caption(WritingTask):
             end=target.end,
         )
 
-    def batches(self, start: Cursor) -> Iterator[tuple[Batch[Dense], Cursor]]:
+    def batches(self, start: Cursor) -> Iterator[tuple[Batch[Any], Cursor]]:
         """Yields training batches without end; their order depends only on seed and epoch."""
         options, train = self.options, self.train
         if not train:
             raise InputError("training", got="no images", expected="some to learn from")
 
-        def make(index: list[int], epoch: int) -> Batch[Dense]:
+        def make(index: list[int], epoch: int) -> Batch[Any]:
             """The batch of the examples of some indices, its images changed for an epoch."""
             mean, values = self.reader.mean, train.images.values
-            rows = train.rows(index)  # an image is changed alike for each of its captions
-            changed = change_batch(values, rows, options.data, options.seed, epoch, mean)
+            images, _ = train.images_of(index)  # one is changed alike for each of its captions
+            changed = change_batch(values, images, options.data, options.seed, epoch, mean)
             return train.batch(index, self._normalised(changed.pixels))
 
-        plan = partial(training_batches, train.lengths, options.batch_tokens, options.seed)
+        def plan(epoch: int) -> Batches:
+            """The examples of each batch of an epoch."""
+            budget, seed = options.batch_tokens, options.seed
+            cut = partial(training_batches, budget=budget, seed=seed, epoch=epoch)
+            return train.plan(cut, together=getattr(options.data, "together", True))
+
         batches = epochs(plan, make, start)
         return prefetch(batches) if options.data.workers else batches
 
@@ -198,9 +203,10 @@ class Caption(WritingTask):
 
     def _evaluation_batches(self, examples: CaptionedImages) -> Iterator[Batch[Any]]:
         """Yields examples in batches of the token budget of training, in a fixed order."""
-        for index in evaluation_batches(examples.lengths, self.options.batch_tokens):
-            pixels = examples.images.values[examples.rows(index)]
-            yield examples.batch(index, self._normalised(pixels))
+        cut = partial(evaluation_batches, budget=self.options.batch_tokens)
+        for index in examples.plan(cut, together=True):
+            images, _ = examples.images_of(index)
+            yield examples.batch(index, self._normalised(examples.images.values[images]))
 
     def examples(self, settings: Settings, selection: Selection) -> dict[str, LabelledImages]:
         """The selected images: those of a file, of a split, or by default of the test sets."""
@@ -297,7 +303,7 @@ class Caption(WritingTask):
         """One batch of images with captions, on which heads are measured."""
         encoded = self.encode(images, model.config.max_length)
         examples = range(len(encoded))
-        source = self._normalised(images.values[encoded.rows(examples)])
+        source = self._normalised(images.values[encoded.image_of])
         batch: Batch[Any] = encoded.batch(examples, source).to(model.device)
         inputs, targets = inputs_of(batch), batch.targets.ids
         layout, target = model.embed.layout(batch.source), inputs[1]

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from itertools import chain
 
+import numpy as np
 import pytest
+import torch
 
 from regard.data.config import ImagesData
+from regard.data.images.captioned import CaptionedImages
 from regard.data.images.sources import load_images
+from regard.data.order import training_batches
 from regard.data.synthetic.scenes import make_scene
 from regard.errors import InputError
+from regard.inputs.arrays import Dense
 from regard.inputs.images.reader import ImageReader
 from regard.runs.load import load
 from tests.commands import is_refused
@@ -54,6 +61,53 @@ def test_an_image_has_all_captions_of_its_rows(photos):
     (photos / "other.tsv").write_text("what one sees\tphotograph\na thing\t0.png\nred\t1.png\n")
     splits = read(photos / "other.tsv", caption="what one sees", image="photograph")
     assert sorted(splits.train.captions + splits.valid.captions) == [("a thing",), ("red",)]
+
+
+def captioned(photos, counts=()):
+    """Images with captions as ids; the counts of captions of each, or two for each."""
+    images = read(photos / "captions.csv").train
+    counts = counts or [2] * len(images)
+    ids = [[[7] * (1 + row % 3 + n) for n in range(count)] for row, count in enumerate(counts)]
+    return CaptionedImages(images, ids, image_tokens=20, begin=1, end=2)
+
+
+def test_all_captions_of_an_image_are_in_one_batch(photos):
+    examples = captioned(photos, counts=[1, 3, 2, 5, 1, 1, 2, 3, 1, 1, 4])
+    cut = partial(training_batches, budget=70, seed=3, epoch=1)
+    plan = examples.plan(cut, together=True)
+    assert sorted(chain(*plan)) == list(range(24))
+    batch_of = {row: number for number, index in enumerate(plan) for row in index}
+    for image in range(11):
+        assert len({batch_of[row] for row in np.flatnonzero(examples.image_of == image)}) == 1
+    for index in plan:
+        images, rows = examples.images_of(index)
+        assert len(images) == len(set(images))
+        assert [images[row] for row in rows] == examples.image_of[index].tolist()
+        tokens = 20 * len(images) + sum(1 + len(examples.captions[row]) for row in index)
+        assert tokens <= 70 or len(images) == 1
+    apart = examples.plan(cut, together=False)
+    assert apart == training_batches(examples.lengths, 70, 3, 1)
+    assert len(apart) > len(plan)
+
+
+def test_one_caption_for_each_image_makes_the_same_batches_either_way(photos):
+    examples = captioned(photos, counts=[1] * 11)
+    cut = partial(training_batches, budget=70, seed=3, epoch=1)
+    assert examples.plan(cut, together=True) == examples.plan(cut, together=False)
+
+
+def test_a_batch_has_each_image_once(photos):
+    examples = captioned(photos)
+    index = [4, 0, 5, 1]  # captions of the images 2, 0, 2, 0
+    images, rows = examples.images_of(index)
+    pixels = torch.from_numpy(examples.images.values[images])
+    batch = examples.batch(index, Dense(pixels))
+    assert (images, batch.source.rows, rows) == ([2, 0], (0, 1, 0, 1), (0, 1, 0, 1))
+    assert batch.source.keys() == [Dense(pixels).keys()[row] for row in rows]
+    half = batch.take([1, 3])
+    assert half.source.rows == (0, 0)
+    assert torch.equal(half.source.inputs.values, pixels[1:])
+    assert half.decoder_input.take([1]).ids.tolist() == [1, *examples.captions[1]]
 
 
 def test_what_is_no_caption_is_not_learned(regard, photos):

@@ -405,10 +405,10 @@ assert torch.equal(LOADER.kernels.linear(x, weight, None), torch.full((2, 70), 1
 
 @needs_numba
 @pytest.mark.slow
-def test_eight_processes_with_a_cache_folder_that_cannot_be_written(tmp_path):
+def test_processes_that_compile_at_once_and_a_cache_folder_that_cannot_be_written(tmp_path):
     blocked = tmp_path / "a-file"
     blocked.write_text("no folder")
-    folders = [blocked, blocked, *[tmp_path / "shared"] * 6]
+    folders = [blocked, *[tmp_path / "shared"] * 2]
     running = [
         subprocess.Popen(
             [sys.executable, "-c", PROGRAM],
@@ -416,7 +416,7 @@ def test_eight_processes_with_a_cache_folder_that_cannot_be_written(tmp_path):
         )
         for folder in folders
     ]
-    assert [process.wait(timeout=500) for process in running] == [0] * 8
+    assert [process.wait(timeout=500) for process in running] == [0] * 3
     [stored] = (tmp_path / "shared" / "kernels").iterdir()
     assert stored.suffix == ".o"
     assert isinstance(Kernels(stored.read_bytes()[32:]), Kernels)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from regard.data.synthetic.scenes import make_scene
 from regard.decode import DecodeConfig, Symbols, decode
-from regard.inputs.arrays import Dense, Ragged
+from regard.inputs.arrays import Dense, Ragged, Shared
 from regard.inputs.images.reader import ImageReader
 from regard.layers import Tap, knock_out
 from regard.layers.tap.without_head import without_head
@@ -105,6 +105,23 @@ def test_cached_is_uncached_and_beams_share_a_memory(model, images):
     whole = model(repeated, Ragged(rows.flatten(), (5,) * 6)).view(6, 5, VOCAB)
     close(steps(model, repeated, rows), whole)
     close(steps(model, images, rows, beams=2), whole)
+
+
+def test_an_image_is_encoded_once_for_all_its_captions(model, images):
+    """The same loss and the same gradients as with a copy of the image for each caption."""
+    rows, lengths = (0, 0, 2, 1, 0), (4, 2, 3, 1, 5)
+    target = Ragged(torch.randint(VOCAB, (sum(lengths),)), lengths)
+    expected = torch.randint(VOCAB, (sum(lengths),))
+    parameters = list(model.parameters())
+    results = []
+    for source in (images.take(rows), Shared(images, rows)):
+        loss = model.loss(source, target, expected)
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        results.append((loss, [g for g in gradients if g is not None]))
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=2e-5)
+    with torch.no_grad():
+        memory = model.encode(images)
+        close(model.encode(Shared(images, rows)).x, memory.select(torch.tensor(rows)).x)
 
 
 @torch.no_grad()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.batch import Batch
 from regard.data.images.labelled_images import LabelledImages
-from regard.inputs.arrays import Dense, Ragged
+from regard.data.order import Batches, Lengths
+from regard.inputs.arrays import Dense, Ragged, Shared
 
 
 class CaptionedImages:
@@ -44,6 +45,7 @@ class CaptionedImages:
         self.image_of = np.repeat(np.arange(len(captions)), [*map(len, captions)])
         caption_lengths = np.fromiter(map(len, self.captions), np.int64, len(self.captions))
         self.lengths = image_tokens + 1 + caption_lengths
+        self._image_tokens = image_tokens
 
     def __len__(self) -> int:
         return len(self.captions)
@@ -53,19 +55,35 @@ class CaptionedImages:
         """The most tokens of a caption, with its begin symbol."""
         return 1 + max(map(len, self.captions), default=0)
 
-    def rows(self, index: Sequence[int]) -> list[int]:
-        """The numbers of the images of some examples."""
-        rows: list[int] = self.image_of[list(index)].tolist()
-        return rows
+    def plan(self, cut: Callable[[Lengths], Batches], *, together: bool) -> Batches:
+        """Compute the examples of each batch.
 
-    def batch(self, index: Sequence[int], source: Dense) -> Batch[Dense]:
-        """The batch of some examples.
+        Args:
+            cut: Maps lengths to batches, such as `training_batches` with its budget.
+            together: All captions of an image are in the same batch, in which it counts once.
+        """
+        if not together:
+            return cut(self.lengths)
+        counts = np.bincount(self.image_of, minlength=len(self.images))
+        firsts = np.cumsum(counts) - counts
+        captions = np.bincount(self.image_of, self.lengths - self._image_tokens, len(counts))
+        return cut(self._image_tokens + captions.astype(np.int64)).of_groups(firsts, counts)
+
+    def images_of(self, index: Sequence[int]) -> tuple[list[int], tuple[int, ...]]:
+        """Return the numbers of the images of some examples, and which of these each one has."""
+        rows = dict.fromkeys(self.image_of[list(index)].tolist())
+        numbers = {image: number for number, image in enumerate(rows)}
+        return list(rows), tuple(numbers[image] for image in self.image_of[list(index)].tolist())
+
+    def batch(self, index: Sequence[int], source: Dense) -> Batch[Dense | Shared]:
+        """Return the batch of some examples.
 
         Args:
             index: The numbers of the examples.
-            source: Their images, as the model reads them.
+            source: Their images, each once, as the model reads them: `images_of`.
         """
         captions = [self.captions[row] for row in index]
         written = Ragged.of([[*ids, self.end] for ids in captions])
         read = Ragged.of([[self.begin, *ids] for ids in captions])
-        return Batch(source, written, tuple(index), decoder_input=read)
+        inputs = source if len(source) == len(index) else Shared(source, self.images_of(index)[1])
+        return Batch(inputs, written, tuple(index), decoder_input=read)
