@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from regard.draw import aligned
 from regard.errors import InputError
-from regard_lectures.catalogue import FIGURES, Figure, Option, Value, look_up
+from regard_lectures.catalogue import FIGURES
+from regard_lectures.figure import Again, Figure, Option, Value, look_up
 
 if TYPE_CHECKING:
     from regard.explain import Drawing
@@ -23,7 +24,7 @@ def show(
     text: str | None = None,
     details: bool = False,
     paper: bool = False,
-    fresh: bool = False,
+    again: Again = "",
     **options: Value,
 ) -> Drawing:
     """Compute and draw one figure of the atlas.
@@ -35,7 +36,8 @@ def show(
         text: The user's own input, for figures that take one.
         details: Write into the picture, under the caption, what was computed and how.
         paper: Draw it for print: 160 mm wide, without title and caption.
-        fresh: Train again, for a figure whose result is stored with the package.
+        again: Train again, for a figure whose result is stored with the package: `small`, a version
+            that takes minutes, if the figure has one; or `full`.
         options: The options of the figure, such as `seed`; strings are converted.
 
     Returns:
@@ -52,7 +54,7 @@ def show(
     figure = find(name)
     if path is not None:  # report a wrong ending before the computation
         figure.check_ending(path)
-    drawing = figure.draw(text, details=details, paper=paper, fresh=fresh, **options)
+    drawing = figure.draw(text, details=details, paper=paper, again=again, **options)
     if path is not None:
         drawing.save(path)
     return drawing

@@ -58,8 +58,13 @@ def show(
         Path | None,
         Option("-o", "--out", help="FIGURE.png, .svg, .pdf or .html; steps: .json, too"),
     ] = None,
-    fresh: Annotated[
-        bool, Option("--fresh", help="Train again instead of drawing a stored result.")
+    again: Annotated[
+        bool,
+        Option(
+            "--again",
+            help="Train again instead of drawing a stored result: where it takes long, a small "
+            "version within minutes; --again full: all of it.",
+        ),
     ] = False,
     details: Details = False,
     paper: Paper = False,
@@ -78,14 +83,16 @@ def show(
         print_line(own_inputs() if as_list else listing())
         return
     figure = find(name)
-    settings: Any = parse_options(name, options or [])
+    words = options or []
+    how: Any = ("full" if "full" in words else "small") if again else ""
+    settings: Any = parse_options(name, [word for word in words if not again or word != "full"])
     out = Path(f"{name}{figure.usual}") if out is None else out
     figure.check_ending(out)  # raise errors before the work, not after it
     from regard import setup
 
     silence_warnings(quiet=quiet)
     setup(threads, None)
-    drawing = draw(name, None, text=text, details=details, paper=paper, fresh=fresh, **settings)
+    drawing = draw(name, None, text=text, details=details, paper=paper, again=how, **settings)
     path = drawing.save(out)
     row = {
         "figure": name,

@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 
 from regard.errors import InputError, UserError
-from regard_lectures.catalogue import look_up
+from regard_lectures.figure import look_up
 
 RUNS = {
     "runs/digits": "regard train tiny/digits -o runs/digits",

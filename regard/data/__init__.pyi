@@ -1,5 +1,10 @@
 from regard.data.batch import Batch as Batch
 from regard.data.batch import Cursor as Cursor
+from regard.data.config import ImagesData as ImagesData
+from regard.data.config import ScenesData as ScenesData
+from regard.data.images.labelled_images import ImageSplits as ImageSplits
+from regard.data.images.labelled_images import LabelledImages as LabelledImages
+from regard.data.images.sources import load_images as load_images
 from regard.data.sources import load_splits as load_splits
 from regard.data.synthetic import grammar as grammar
 from regard.data.synthetic.scenes import make_scene as make_scene

@@ -1,6 +1,6 @@
 """Stored results of figures that train for minutes: NAME.json, with the options it was made with.
 
-A figure asked for with these options is drawn from its file; with others, or with `--fresh`, it
+A figure asked for with these options is drawn from its file; with others, or with `--again`, it
 trains. To compute a file again after a figure has changed: `FIGURES[name].store(folder)`.
 """
 

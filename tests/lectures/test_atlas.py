@@ -568,7 +568,7 @@ def test_what_is_not_there_is_refused_with_what_is():
 
 
 def test_a_wrong_ending_is_said_before_anything_is_computed(monkeypatch, tmp_path):
-    monkeypatch.setattr("regard_lectures.catalogue.import_module", None)
+    monkeypatch.setattr("regard_lectures.figure.import_module", None)
     with pytest.raises(InputError, match=r"\.html, \.png, \.svg or \.pdf"):
         show("norms", tmp_path / "figure.jpeg")
 

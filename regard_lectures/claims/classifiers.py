@@ -1,0 +1,166 @@
+"""Small classifiers of images, trained with Regard's own task and batches for the claims.
+
+In: images with classes, a model's config, and a `Course`: how many images are seen, and how. Out: a
+`Classifier`, whose accuracy can be measured on other images.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.optim.lr_scheduler import LambdaLR
+
+from regard.data import Cursor, ImagesData, ImageSplits, LabelledImages, ScenesData, load_images
+from regard.inputs import ImageReader, Processor
+from regard.models import build
+from regard.tasks import ClassifyImages, ImageOptions, Teacher
+from regard.train import Adam
+from regard_lectures.progress import OnStep
+
+WARMUP = 0.05
+"""The share of the steps in which the learning rate rises; then it falls as a cosine, to 0."""
+SIDE = 32
+"""Height and width of the drawn scenes."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a classifier is trained."""
+
+    images: int
+    """How many images it sees, counted again in each epoch."""
+    rate: float = 1e-3
+    """Adam's learning rate at its peak."""
+    batch: int = 64
+    weight_decay: float = 0.0
+    """Of all weights, separate from the gradient (AdamW)."""
+    changes: Any = field(default_factory=lambda: ImagesData(folder="-", workers=0))
+    """The `data:` section of a recipe that says how training images are changed at random."""
+
+    @property
+    def steps(self) -> int:
+        """The number of training steps."""
+        return max(1, self.images // self.batch)
+
+    def share(self, step: int) -> float:
+        """The learning rate of a step, from 0, relative to its peak."""
+        warmup = max(1, round(WARMUP * self.steps))
+        if step < warmup:
+            return (step + 1) / warmup
+        return (1 + math.cos(math.pi * (step - warmup) / max(1, self.steps - warmup))) / 2
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A trained model with what reads its images."""
+
+    model: Any
+    task: ClassifyImages
+
+    def accuracy(self, images: LabelledImages) -> float:
+        """The share of images whose class is right, in percent."""
+        accuracy: float = self.task.measure(self.model, images).overall["accuracy"]
+        return accuracy
+
+
+def labelled(pixels: NDArray[Any], labels: Sequence[Any]) -> LabelledImages:
+    """Images (count, channels, height, width), bytes or floats from 0 to 1, with their classes."""
+    return LabelledImages(np.ascontiguousarray(pixels), tuple(map(str, labels)))
+
+
+def train_classifier(
+    config: Any,
+    images: LabelledImages,
+    course: Course,
+    seed: int,
+    on_step: OnStep,
+    *,
+    classes: Sequence[str] = (),
+    teacher: Teacher | None = None,
+) -> Classifier:
+    """Train a model of images from scratch.
+
+    Args:
+        config: The model's config, without classes.
+        images: The training images.
+        course: How it is trained.
+        seed: Of the weights, of the order of the images and of their changes.
+        on_step: Called after each step.
+        classes: All classes; by default those of the training images.
+        teacher: A classifier to learn from, too.
+    """
+    torch.manual_seed(seed)
+    names = tuple(classes) or tuple(sorted(set(images.labels)))
+    config = config.changed(classes=names)
+    model: Any = build(config)
+    channels, height, width = images.values.shape[1:]
+    half = (0.5,) * channels
+    reader = ImageReader(height=height, width=width, channels=channels, mean=half, std=half)
+    options = ImageOptions(
+        classes=names,
+        tokens=config.max_length,
+        batch_tokens=course.batch * config.max_length,
+        data=course.changes,
+        seed=seed,
+        least=config.least_examples,
+    )
+    task = ClassifyImages(Processor(reader), images, images, options)
+    if teacher is not None:
+        task.learn_from(teacher)
+    optimizer = Adam(
+        model.parameters(),
+        lr=course.rate,
+        weight_decay=course.weight_decay,
+        decoupled_weight_decay=True,
+        fused=True,
+    )
+    schedule = LambdaLR(optimizer, course.share)
+    model.train()
+    for _, (batch, _) in zip(range(course.steps), task.batches(Cursor()), strict=False):
+        count = task.targets(batch)
+        loss = task.loss(model, batch) / count
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        on_step(float(loss.detach()), count)
+    model.eval()
+    return Classifier(model, task)
+
+
+def read_splits(data: str, *, held_out: int, most: int, seed: int) -> tuple[ImageSplits, str]:
+    """The images that a claim is measured on, and their name.
+
+    Args:
+        data: A folder or file of images with classes, such as Fashion-MNIST's IDX files. If there
+            is none of that name, scenes are drawn, and the classes are the shapes.
+        held_out: How many images to set aside for validation.
+        most: How many training images to draw, if scenes are drawn.
+        seed: Of the images that are set aside, or of the scenes.
+    """
+    path = Path(data)
+    if path.exists():
+        source = {"folder": str(path)} if path.is_dir() else {"file": str(path)}
+        reader = _reader_of(path)
+        section: Any = ImagesData(**source, held_out=held_out, seed=seed)
+        return load_images(section, reader), path.name
+    section = ScenesData(pairs=most, held_out=held_out, seed=seed)
+    half = (0.5,) * 3
+    reader = ImageReader(height=SIDE, width=SIDE, channels=3, mean=half, std=half)
+    return load_images(section, reader), "drawn scenes"
+
+
+def _reader_of(path: Path) -> ImageReader:
+    """A reader for grey images of 28 x 28, as MNIST's, or else for images in colour of 32 x 32."""
+    grey = not path.is_dir() or any("idx" in file.name for file in path.iterdir())
+    side, channels = (28, 1) if grey else (SIDE, 3)
+    half = (0.5,) * channels
+    return ImageReader(height=side, width=side, channels=channels, mean=half, std=half)
