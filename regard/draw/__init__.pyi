@@ -31,6 +31,7 @@ from regard.draw.sheet import shorten as shorten
 from regard.draw.sheet import style as style
 from regard.draw.sheet import text_width as text_width
 from regard.draw.sheet import wrap as wrap
+from regard.runtime.files import cache_folder as cache_folder
 from regard.runtime.files import read_regular as read_regular
 from regard.runtime.files import write_file as write_file
 from regard.runtime.printing import print_line as print_line

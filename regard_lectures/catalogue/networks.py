@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
-from regard_lectures.figure import Figure
+from regard_lectures.figure import TRIES, Figure, Option
 
-NETWORKS: dict[str, Figure] = {}
+NETWORKS: dict[str, Figure] = {
+    "hunger": Figure(
+        title="Data hunger: a CNN and a ViT against the number of training images",
+        lectures=("7.4b",),
+        takes="data=: a folder or file of images with classes",
+        options={
+            "data": Option("fashion-mnist", "images with classes; without it, drawn scenes"),
+            "most": Option(55_000, "the largest number of training images", low=1000, high=1e6),
+            "seen": Option(96_000, "images seen in each training", low=64, high=1e8),
+            "tries": TRIES,
+        },
+        measured=True,
+        small={"most": 3_000, "seen": 9_600},
+    ),
+}

@@ -6,7 +6,15 @@ a claim's name, `regard show NAME`, measures the differences, once for each seed
 
 from __future__ import annotations
 
-from regard_lectures.claims.rule import Interval, Judged, Verdict, interval, judge, numbers_of
+from regard_lectures.claims.rule import (
+    Interval,
+    Judged,
+    Verdict,
+    claimed,
+    interval,
+    judge,
+    numbers_of,
+)
 from regard_lectures.claims.table import CLAIMS, Claim
 
 __all__ = [
@@ -15,6 +23,7 @@ __all__ = [
     "Interval",
     "Judged",
     "Verdict",
+    "claimed",
     "interval",
     "judge",
     "numbers_of",

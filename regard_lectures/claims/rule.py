@@ -126,3 +126,15 @@ def numbers_of(name: str, differences: Mapping[str, Sequence[float]]) -> dict[st
             )
         },
     }
+
+
+def claimed(verdict: Verdict) -> str:
+    """The verdict of a claim in a sentence.
+
+    Example:
+        >>> claimed("holds in part"), claimed("cannot tell")
+        ('The claim holds in part.', 'Whether the claim holds cannot be told.')
+    """
+    if verdict == "cannot tell":
+        return "Whether the claim holds cannot be told."
+    return f"The claim {verdict}."

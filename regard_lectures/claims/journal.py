@@ -1,0 +1,61 @@
+"""A journal of finished trainings, so that an interrupted `--again full` goes on where it was.
+
+Each result is written as soon as it is known, to a file of the user's cache; the file is removed
+when all are there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from regard import __version__
+from regard.draw import cache_folder, write_file
+
+
+class Journal:
+    """Results by key, as JSON.
+
+    Args:
+        name: The figure's name.
+        settings: All that the results depend on; results of other settings are not used.
+
+    Example:
+        >>> with Journal("squares", {"seed": 0}) as journal:
+        ...     journal.get("3", lambda: 9), journal.get("3", lambda: 1 / 0)
+        (9, 9)
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        text = json.dumps([__version__, dict(settings)], sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        self.path = cache_folder() / "claims" / f"{name}-{digest}.json"
+        self.results: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        if self.path.is_file():
+            self.results = json.loads(self.path.read_text(encoding="utf-8"))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.path.unlink(missing_ok=True)
+
+    def get(self, key: str, compute: Callable[[], Any]) -> Any:
+        """The result of this key: the one of an interrupted run, or computed now."""
+        if key not in self.results:
+            self.results[key] = compute()
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                write_file(self.path, json.dumps(self.results).encode())
+            except OSError:
+                pass  # a cache that cannot be written to: an interrupted run begins anew
+        return self.results[key]
