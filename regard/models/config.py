@@ -277,6 +277,24 @@ class TextHeads(Config):
     """Whether there is a head that predicts the first and last token of an answer."""
 
 
+class NumbersHead(Config):
+    """A head that predicts numbers, which are standardised: z = (y - mean) / deviation."""
+
+    numbers: tuple[str, ...] = ()
+    """Names of the numbers to predict, for a head on the pooled vector; empty: no such head."""
+    number_means: tuple[float, ...] = ()
+    """Mean of each of these numbers in the training data."""
+    number_deviations: tuple[float, ...] = ()
+    """Standard deviation of each of these numbers in the training data."""
+
+    @model_validator(mode="after")
+    def _check_numbers(self) -> Self:
+        counts = {len(self.number_means), len(self.number_deviations)}
+        if counts != {len(self.numbers)}:
+            raise ValueError("numbers need as many number_means and number_deviations")
+        return self
+
+
 class EncoderConfig(ModelConfig):
     """The settings of encoder-only families, with their heads."""
 

@@ -80,7 +80,27 @@ class BaseEncoder(Model):
         pooled = self.pooled(source, self.hidden(source, tap))
         return self.require_head("classes")(self.dropout(pooled))
 
-    def require_head(self, head: str) -> nn.Module:
+    def standardised_numbers(self, source: Any, tap: Tap | None = None) -> Tensor:
+        """The predicted numbers z of each example, as they are learned: (examples, numbers)."""
+        pooled = self.pooled(source, self.hidden(source, tap))
+        return self.require_head("numbers")(self.dropout(pooled))
+
+    def numbers_of(self, source: Any, tap: Tap | None = None) -> Tensor:
+        """The predicted numbers in their own units, mean + deviation · z: (examples, numbers)."""
+        z, head = self.standardised_numbers(source, tap).cpu().double(), self.config.head
+        means, deviations = z.new_tensor(head.number_means), z.new_tensor(head.number_deviations)
+        return means + deviations * z
+
+    def predict(self, source: Any, tap: Tap | None = None) -> Tensor:
+        """The numbers of each example, standardised as they are learned: (examples, outputs)."""
+        pooled = self.pooled(source, self.hidden(source, tap))
+        return self.require_head("outputs")(self.dropout(pooled))
+
+    def numbers(self, source: Any, tap: Tap | None = None) -> Tensor:
+        """The numbers of each example in their own units: (examples, outputs)."""
+        return self.require_head("outputs").to_units(self.predict(source, tap))
+
+    def require_head(self, head: str) -> Any:
         """The head of that name.
 
         Raises:

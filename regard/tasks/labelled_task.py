@@ -41,8 +41,8 @@ from regard.tasks.measures.report import Scoring, Selection
 from regard.tasks.measures.unknown import Unknown
 from regard.tasks.specs import TASKS
 
-LABEL_KEYS = ("classes", "tags")
-"""The config keys of heads whose value is the list of their labels."""
+LABEL_KEYS = ("classes", "tags", "numbers")
+"""The config keys of heads whose value is the list of their labels, or names of numbers."""
 Example = TypeVar("Example")
 _logger = logging.getLogger(__name__)
 

@@ -47,6 +47,8 @@ class Verb:
         streams: When the command streams answers: `never`, `optional` (with --stream) or `always`.
         echoes_prompt: Whether a streamed answer is printed after its item, which it continues.
         needs_all_items: Whether the command needs all items before it can print an answer.
+        expands: Whether an argument may stand for several items: a table for its rows, a folder for
+            its images.
         empty_row: The JSON fields printed in place of an answer for a line that cannot be read.
         lists_unknown: Whether JSON output lists the unknown words of an item.
         pictures: The endings of files to which the command can draw where the model looked; empty
@@ -66,6 +68,7 @@ class Verb:
     streams: ClassVar[str] = "never"
     echoes_prompt: ClassVar[bool] = False
     needs_all_items: ClassVar[bool] = False
+    expands: ClassVar[bool] = False
     empty_row: ClassVar[Mapping[str, Any]] = {}
     lists_unknown: ClassVar[bool] = False
     pictures: ClassVar[tuple[str, ...]] = ()
@@ -401,6 +404,21 @@ class _Answer(Verb):
         return {"answers": [asdict(span) for span in answer]}
 
 
+class _Predict(Verb):
+    name = "predict"
+    help = "Predict a column for each row of a CSV file, or numbers for each image file."
+    noun = "FILE"
+    expands = True
+    empty_row: ClassVar[Mapping[str, Any]] = {"predicted": None}
+
+    def lines(self, answer: Any) -> list[str]:
+        return [answer.line()]
+
+    def to_json(self, answer: Any) -> dict[str, Any]:
+        fields: dict[str, Any] = answer.to_json()
+        return fields
+
+
 @dataclass(frozen=True)
 class Closeness:
     """An item, and the cosine of its vector with that of another item."""
@@ -440,4 +458,4 @@ class _Embed(Verb):
 
 TRANSLATE, GENERATE, SUGGEST, FILL = _Translate(), _Generate(), _Suggest(), _Fill()
 RESTORE, CLASSIFY, TAG, ANSWER, EMBED = _Restore(), _Classify(), _Tag(), _Answer(), _Embed()
-CAPTION = _Caption()
+CAPTION, PREDICT = _Caption(), _Predict()
