@@ -326,6 +326,21 @@ class ScenesData(ImageData):
     seed: int = 0
 
 
+class TissueData(ImageData):
+    """Drawn tissue: cells of five types in clusters, with numbers that they decide, as of genes."""
+
+    kind: Literal["tissue"] = "tissue"
+    pairs: int = Field(default=4000, ge=1, le=MOST_PAIRS)
+    """How many training images to draw."""
+    held_out: int = Field(default=500, ge=1, le=MOST_PAIRS)
+    """How many images to draw for the validation split and for the test split."""
+    genes: int = Field(default=30, ge=1, le=306)
+    """How many numbers an image has: each is ln(1 + a·n + b·p) of its cells n by type and of its
+    pairs p of neighbours by types, with weights of its own that no seed changes."""
+    normalise: Literal["data", "half"] = "data"
+    seed: int = 0
+
+
 class PartData(Config, ReadsTables):
     """One dataset of pairs in a mixture."""
 
@@ -403,6 +418,7 @@ DataConfig = Annotated[
     | DigitsData
     | ImagesData
     | ScenesData
+    | TissueData
     | MixtureData
     | NoData,
     Field(discriminator="kind"),

@@ -289,9 +289,9 @@ class NumbersHead(Config):
 
     @model_validator(mode="after")
     def _check_numbers(self) -> Self:
-        counts = {len(self.number_means), len(self.number_deviations)}
-        if counts != {len(self.numbers)}:
-            raise ValueError("numbers need as many number_means and number_deviations")
+        means, deviations = len(self.number_means), len(self.number_deviations)
+        if means != deviations or (self.numbers and means not in (0, len(self.numbers))):
+            raise ValueError("numbers need as many number_means and number_deviations, or none")
         return self
 
 

@@ -88,19 +88,12 @@ class BaseEncoder(Model):
     def numbers_of(self, source: Any, tap: Tap | None = None) -> Tensor:
         """The predicted numbers in their own units, mean + deviation · z: (examples, numbers)."""
         z, head = self.standardised_numbers(source, tap).cpu().double(), self.config.head
+        if not head.number_means:  # of a model that was not trained: mean 0, deviation 1
+            return z
         means, deviations = z.new_tensor(head.number_means), z.new_tensor(head.number_deviations)
         return means + deviations * z
 
-    def predict(self, source: Any, tap: Tap | None = None) -> Tensor:
-        """The numbers of each example, standardised as they are learned: (examples, outputs)."""
-        pooled = self.pooled(source, self.hidden(source, tap))
-        return self.require_head("outputs")(self.dropout(pooled))
-
-    def numbers(self, source: Any, tap: Tap | None = None) -> Tensor:
-        """The numbers of each example in their own units: (examples, outputs)."""
-        return self.require_head("outputs").to_units(self.predict(source, tap))
-
-    def require_head(self, head: str) -> Any:
+    def require_head(self, head: str) -> nn.Module:
         """The head of that name.
 
         Raises:

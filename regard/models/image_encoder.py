@@ -17,6 +17,7 @@ from regard.layers.grid_config import ANY_SIZE, GridStack
 from regard.layers.init import draw_glorot
 from regard.models.encoder import BaseEncoder
 from regard.models.families.images import ImageEncoderConfig
+from regard.models.numbers_head import make_numbers_head
 
 
 class DistilledHead(nn.Module):
@@ -58,6 +59,7 @@ class ImageEncoder(BaseEncoder):
         self.pooling_layer = Linear(dim, dim) if head.pooling_layer else None
         self.dropout = Dropout(side.dropout)
         self.classes = _make_head(config)
+        self.numbers = make_numbers_head(head, config.pooled_width)
         draw_glorot(self, dim)
         for table in self.encoder.positions.parameters():
             # As large as the patch vectors before the first norm: much smaller positions have
@@ -103,8 +105,10 @@ class ImageEncoder(BaseEncoder):
         return logits if logits is distilled else (logits + distilled) / 2
 
     def forward(self, source: Dense, tap: Tap | None = None) -> Tensor:
-        """Logits of the classes of each image: (images, classes)."""
-        return self.classify(source, tap)
+        """Logits of the classes of each image, (images, classes), or its numbers, standardised."""
+        has_numbers_alone = self.classes is None and self.numbers is not None
+        function = self.standardised_numbers if has_numbers_alone else self.classify
+        return function(source, tap)
 
 
 def make_patches(side: GridStack) -> Patches:

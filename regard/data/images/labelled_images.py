@@ -47,6 +47,10 @@ class LabelledImages:
     """SHA-256 of each image's pixels, if they were computed when it was read."""
     skipped: int = 0
     """The number of files that were left out because they are no images."""
+    numbers: NDArray[np.float64] | None = field(default=None, repr=False)
+    """(images, outputs) The numbers to predict from each image; None if they have none."""
+    outputs: tuple[str, ...] = ()
+    """The names of these numbers."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -64,7 +68,10 @@ class LabelledImages:
         labels, captions, scenes, digests = (
             tuple(column[row] for row in rows) if column else () for column in columns
         )
-        return LabelledImages(values, labels, captions, scenes, digests)
+        numbers = None if self.numbers is None else self.numbers[list(rows)]
+        return LabelledImages(
+            values, labels, captions, scenes, digests, numbers=numbers, outputs=self.outputs
+        )
 
     def keys(self) -> Iterator[Keys]:
         """Yield the keys of the images, by which copies of them are found: (images, 1, 2)."""

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
-from regard.config import Config
 from regard.layers.config import LONGEST
 from regard.layers.grid_config import Convolutions, GridStack
-from regard.models.config import ModelConfig
+from regard.models.config import ModelConfig, NumbersHead
 
 
-class ClassHead(Config):
-    """A linear head on the pooled vector of an image."""
+class ClassHead(NumbersHead):
+    """A linear head for classes on the pooled vector of an image, and a head for numbers."""
 
     classes: tuple[str, ...] = ()
     """Names of the classes of an input, for a head on the pooled vector; empty: no such head."""
+    widths: tuple[PositiveInt, ...] = ()
+    """Widths of the hidden layers of the head of the numbers, each with batch norm, ReLU and
+    dropout; none: that head is linear."""
+    head_dropout: float = Field(default=0.2, ge=0, lt=1)
+    """Dropout rate after each of these hidden layers."""
+
+    @property
+    def has_batch_norm(self) -> bool:
+        """Whether the head normalises over the examples of a batch."""
+        return bool(self.numbers and self.widths)
 
 
 class ImageHead(ClassHead):
@@ -42,11 +51,16 @@ class ImageHead(ClassHead):
 class ImageEncoderConfig(ModelConfig):
     """The settings of families that encode images cut into patches."""
 
-    HEADS: ClassVar[tuple[str, ...]] = ("classes",)
+    HEADS: ClassVar[tuple[str, ...]] = ("classes", "numbers")
     VOCABULARIES: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[str] = "images"
     encoder: GridStack = GridStack()
     head: ImageHead = ImageHead()
+
+    @property
+    def least_examples(self) -> int:
+        """Two if the head has batch norms, which learn nothing from one image."""
+        return 2 if self.head.has_batch_norm else 1
 
     @property
     def pooled_width(self) -> int:
@@ -67,8 +81,13 @@ class ImageEncoderConfig(ModelConfig):
 class ConvolutionalConfig(ModelConfig):
     """The settings that all families of convolutional networks share."""
 
-    HEADS: ClassVar[tuple[str, ...]] = ("classes",)
+    HEADS: ClassVar[tuple[str, ...]] = ("classes", "numbers")
     VOCABULARIES: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[str] = "images"
     encoder: Convolutions = Convolutions()
     head: ClassHead = ClassHead()
+
+    @property
+    def least_examples(self) -> int:
+        """Two if the head has batch norms, which learn nothing from one image."""
+        return 2 if self.head.has_batch_norm else 1

@@ -29,8 +29,8 @@ class ResNetConfig(ConvolutionalConfig):
 
     @property
     def least_examples(self) -> int:
-        """Two if the last batch norms would see a single number of each channel of one image."""
-        return 2 if self.encoder.grid == (1, 1) else 1
+        """Two if batch norms would see a single number of each channel of one image."""
+        return 2 if self.encoder.grid == (1, 1) else super().least_examples
 
 
 def _published_model(size: str) -> PublishedModel:
