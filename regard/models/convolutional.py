@@ -1,6 +1,7 @@
-"""Convolutional networks with a head for classes, as teachers and baselines.
+"""Convolutional networks with a head for classes or numbers, as teachers and baselines.
 
-Pixels (images, channels, height, width) -> feature maps -> a vector for each cell -> class logits.
+Pixels (images, channels, height, width) -> feature maps -> a vector for each cell -> class logits
+or numbers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from regard.layers.init import draw_he
 from regard.models.encoder import BaseEncoder
 from regard.models.families.images import ConvolutionalConfig
 
+from regard.models.numbers_head import make_numbers_head
 
 class ConvolutionalEncoder(BaseEncoder):
     """A convolutional network with a classification head on the mean of its cells."""
@@ -33,6 +35,7 @@ class ConvolutionalEncoder(BaseEncoder):
         classes, dim = config.head.classes, config.encoder.dim
         self.classes = Linear(dim, len(classes)) if classes else None
 
+        self.numbers = make_numbers_head(config.head, dim)
     def pooled(self, source: Dense, hidden: Tensor) -> Tensor:
         """The mean over the cells of each image: hidden (cells, dim) -> (images, dim)."""
         return hidden.view(len(source), -1, hidden.shape[-1]).mean(dim=1)
@@ -43,8 +46,10 @@ class ConvolutionalEncoder(BaseEncoder):
         return logits, logits
 
     def forward(self, source: Dense, tap: Tap | None = None) -> Tensor:
-        """Logits of the classes of each image: (images, classes)."""
-        return self.classify(source, tap)
+        """Logits of the classes of each image, (images, classes), or its numbers, standardised."""
+        has_numbers_alone = self.classes is None and self.numbers is not None
+        function = self.standardised_numbers if has_numbers_alone else self.classify
+        return function(source, tap)
 
 
 class SmallCNN(ConvolutionalEncoder):
