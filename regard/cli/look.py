@@ -175,17 +175,17 @@ def _look_to_json(look: Look, choice: LookSelection, text: str) -> dict[str, Any
         axes = {"queries": list(choice.map.queries), "keys": list(choice.map.keys)}
         row = {"text": text, "output": look.target or None, "map": choice.short, **axes}
         return {**row, "weights": _to_lists(weights)}
-    from regard.explain.images.patches import chosen_row, over_patches
+    from regard.explain.images.patches import chosen_row, over_patches, picture_of
 
-    weights = chosen_row(look, choice)
+    weights, picture = chosen_row(look, choice), picture_of(look, choice)
     return {
         "file": text,
         "class": look.target or None,
         "map": choice.short.removeprefix("--kind "),
         "query": None if choice.row is None else choice.map.queries[choice.row],
-        "grid": list(look.picture.grid),
-        "before_patches": _to_lists(weights[: look.picture.first]),
-        "weights": _to_lists(over_patches(look.picture, weights)),
+        "grid": list(picture.grid),
+        "before_patches": _to_lists(weights[: picture.first]),
+        "weights": _to_lists(over_patches(picture, weights)),
     }
 
 

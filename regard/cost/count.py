@@ -10,6 +10,7 @@ from __future__ import annotations
 from torch import nn
 
 from regard.layers import VocabularyHead
+from regard.layers.convnets import FeatureMaps
 from regard.layers.convolution_2d import Convolution2d
 from regard.layers.grid_config import Convolutions
 from regard.models.config import EncoderConfig, ModelConfig
@@ -115,7 +116,7 @@ def _part_of(name: str) -> str:
             return _FRONT_PARTS[inner]
         case ["head", _] | ["masked", "vocabulary", _]:
             return "output"
-        case [module, *_] if module in ("pooler", *EncoderConfig.HEADS):
+        case [module, *_] if module in ("pooler", "numbers", *EncoderConfig.HEADS):
             return "task heads"
     return name.partition(".")[0].replace("_", " ")  # a part of one family only
 
@@ -145,6 +146,7 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
     tokens["bridge"] = lengths[0]
     tokens["embed"] = lengths[0] - getattr(config.first.front, "tokens_before", 0)  # patches
     tokens |= _head_tokens(config, lengths[-1], targets)
+    cells = _cells_of_stages(model)
     for name, module in model.named_modules():
         top = name.partition(".")[0]
         if isinstance(module, VocabularyHead):
@@ -156,19 +158,28 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
             of_source = name.endswith("cross_attention.key_value")
             token_count = lengths[0] if of_source else tokens.get(top, lengths[-1])
             token_count = 1 if top in ("pooled_norm", "pooling_layer") else token_count
+            token_count = cells.get(id(module), token_count)
             # Each token is multiplied once with each entry of a matrix, also in RNN cells and
             # convolution kernels.
             entries = sum(w.numel() for w in module.parameters() if w.dim() > 1)
             counts[part] += 2 * token_count * entries
     for name in config.stacks:
         for layer in getattr(model, name).attentions():
-            keys = lengths[0] if layer.cross else tokens[name]
+            queries = cells.get(id(layer), tokens[name])
+            keys = lengths[0] if layer.cross else queries
             # For every head Q Kᵀ: (query, head_dim) (head_dim, key), and weights · V:
             # (query, key) (key, head_dim).
-            counts["attention products"] += 4 * tokens[name] * keys * layer.heads * layer.head_dim
+            counts["attention products"] += 4 * queries * keys * layer.heads * layer.head_dim
     front = "stem" if hasattr(getattr(model, "embed", None), "stem") else "patch embedding"
     counts = {front: counts.pop("embed"), **counts}
     return {part: count for part, count in counts.items() if count}
+
+
+def _cells_of_stages(model: Model) -> dict[int, int]:
+    """The id of each attention between the stages of a ResNet, and of its parts -> its cells."""
+    encoder = getattr(model, "encoder", None)
+    parts = encoder.stage_attentions() if isinstance(encoder, FeatureMaps) else []
+    return {id(module): part.cells for part in parts for module in part.modules()}
 
 
 def _head_tokens(config: ModelConfig, length: int, targets: int) -> dict[str, int]:
@@ -179,6 +190,7 @@ def _head_tokens(config: ModelConfig, length: int, targets: int) -> dict[str, in
         "pooler": int(any(getattr(config, head, False) for head in heads)),
         "next_sentence": 1,
         "classes": 1,
+        "numbers": 1,
         "tags": length,
         "spans": length,
     }

@@ -210,6 +210,19 @@ def _activations_of_resnet(side: ResidualConvolutions, work: Work) -> int:
     stages = zip(side.depths, side.filters, side.map_sizes[1:], strict=True)
     for depth, width, (height, columns) in stages:
         total += int(2 * parts * depth * width * height * columns)
+    return total + _activations_between_stages(side)
+
+
+def _activations_between_stages(side: ResidualConvolutions) -> int:
+    """Of each attention between stages: its cells and their norm, q, k, v, its output twice, γ's.
+
+    Also one number per head and query, as in a stack of blocks.
+    """
+    total = 0
+    for stage in side.attention_stages:
+        assert side.stage_attention is not None  # or there would be no such stage
+        height, columns = side.map_sizes[stage + 1]
+        total += height * columns * (8 * side.filters[stage] + side.stage_attention.heads)
     return total
 
 

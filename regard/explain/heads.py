@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from regard.draw.labels import Weights
 from regard.explain.images.patches import mean_distance
 from regard.explain.maps import row_entropy
 from regard.explain.names import COUNTED, in_words
-from regard.layers import Tap
+from regard.layers import Layout, Tap
 from regard.layers.tap.without_head import without_head
 from regard.models import Model
 from regard.models.mode import evaluating
@@ -96,14 +95,13 @@ def summarise(
         A `HeadSummary` for each head; an `ImageHeadSummary` if the model reads images.
     """
     statistics: dict[str, Any] = {}
-    new_statistics: Callable[[], Any] = _HeadStatistics
-    if batches and batches[0].grid is not None:
-        new_statistics = partial(
-            _ImageStatistics, batches[0].grid, batches[0].first, batches[0].patch
-        )
-    for site, weights in (record for batch in batches for record in _head_weights(model, batch)):
-        for number in range(weights.shape[0]):
-            statistics.setdefault(f"{site}.{number}", new_statistics()).add(weights[number])
+    for batch in batches:
+        for site, weights, layout in _head_weights(model, batch):
+            for number in range(weights.shape[0]):
+                head = f"{site}.{number}"
+                if head not in statistics:
+                    statistics[head] = _new_statistics(batch, layout)
+                statistics[head].add(weights[number])
     loss = _mean_loss(model, batches)
     summaries = []
     for done, head in enumerate(model.heads()):
@@ -149,6 +147,13 @@ def _columns(summary: Summary) -> list[tuple[str, str, int]]:
             ("at", "{}", 4), ("entropy", "{:.2f}", 8)]  # fmt: skip
 
 
+def _new_statistics(batch: HeadBatch, layout: Layout) -> _HeadStatistics | _ImageStatistics:
+    """Empty statistics of a head of a layer with this layout: of a text, or of a grid of cells."""
+    if batch.grid is None or layout.grid is None:
+        return _HeadStatistics()
+    return _ImageStatistics(layout.grid, layout.prefix, batch.height / layout.grid[0])
+
+
 class _HeadStatistics:
     """Running sums over the maps (query, key) of one head."""
 
@@ -186,7 +191,7 @@ class _HeadStatistics:
 class _ImageStatistics:
     """Running sums over the maps (query, key) of one head, whose tokens are those of images."""
 
-    def __init__(self, grid: tuple[int, int], first: int, patch: int) -> None:
+    def __init__(self, grid: tuple[int, int], first: int, patch: float) -> None:
         self.grid, self.first, self.patch = grid, first, patch
         self.distances: list[float] = []
         self.entropies: list[float] = []
@@ -211,16 +216,21 @@ class _ImageStatistics:
         )
 
 
-def _head_weights(model: Model, batch: HeadBatch) -> Iterator[tuple[str, Weights]]:
-    """The weights of each layer for each text: (heads, query, key), padding cut off."""
+def _head_weights(model: Model, batch: HeadBatch) -> Iterator[tuple[str, Weights, Layout]]:
+    """The weights of each layer for each text, (heads, query, key), and the layer's layout.
+
+    Padding is cut off.
+    """
     tap = Tap("*.weights")
     with evaluating(model):
         batch.read(tap)
     for site, weights in tap.records.items():
         layer = site.removesuffix(".weights")
         weights = batch.spread(layer, weights)
-        for row, (rows, columns) in enumerate(zip(*batch.lengths(layer), strict=True)):
-            yield layer, weights[row, :, :rows, :columns].cpu().double().numpy()
+        layout = tap.layouts[layer]
+        lengths = batch.lengths(layer) if layout.grid is None else [layout.lengths] * 2
+        for row, (rows, columns) in enumerate(zip(*lengths, strict=True)):
+            yield layer, weights[row, :, :rows, :columns].cpu().double().numpy(), layout
 
 
 def _mean_loss(model: Model, batches: Sequence[HeadBatch]) -> float:

@@ -212,9 +212,13 @@ class Look:
         if kind == "rollout" and (layer is not None or head is not None):
             expected = "neither: all layers and heads"
             raise InputError("--kind rollout", got="--layer or --head", expected=expected)
+        if kind != "picture" and (word is not None or kind == "rollout"):
+            _check_one_grid(kind, candidates)
         row = self.picture.class_row
-        if word is not None:
+        if word is not None:  # in a ResNet, layers before the last one may have further cells
+            candidates = tuple(m for m in candidates if word in m.queries) or candidates[-1:]
             row, _ = find_word(candidates[0].queries, word)
+            candidates = tuple(m for m in candidates if m.queries == candidates[0].queries)
         if kind != "picture":
             return LookSelection(kind, candidates, head, "", row)
         rows = slice(self.picture.first, None) if row is None else slice(row, row + 1)
@@ -226,7 +230,8 @@ class Look:
         """Whether a choice is a map of what the class of an image is computed from."""
         if self.picture is None or self.classified is None or choice.kind not in IMAGE_KINDS:
             return False
-        return choice.row == self.picture.class_row and self.picture.patches > 1
+        patches = self.picture.at(choice.map.site).patches
+        return choice.row == self.picture.class_row and patches > 1
 
     def test(
         self, choice: LookSelection | None = None, hiding: Hiding | None = None
@@ -242,12 +247,12 @@ class Look:
         """
         # imported here: they import torch
         from regard.explain.images.hiding import Hiding, hide_patches
-        from regard.explain.images.patches import chosen_row, over_patches
+        from regard.explain.images.patches import chosen_row, over_patches, picture_of
 
         if self.picture is None or self.classified is None:
             raise InputError("test", got="no classified image", expected="an image and its classes")
         choice = choice or self.choose()
-        weights = over_patches(self.picture, chosen_row(self, choice))
+        weights = over_patches(picture_of(self, choice), chosen_row(self, choice))
         return hide_patches(self.classified, weights, hiding or Hiding())
 
     def save(
@@ -407,7 +412,9 @@ def look_of(trace: Trace, item: Any, *, model: str = "", without: Sequence[str] 
     for site, value in trace.weights.items():
         layer = site.removesuffix(".weights")
         stack, _, kind = layer.split(".")
-        (rows, row_index), (columns, column_index) = trace.words[f"{stack}.{kind}"]
+        words = trace.words.get(layer, trace.words.get(f"{stack}.{kind}"))
+        assert words is not None  # a trace has the words of all that it recorded
+        (rows, row_index), (columns, column_index) = words
         shape = len(row_index), len(column_index)
         array = value[:, : shape[0], : shape[1]].cpu().double().numpy()  # (heads, query, key)
         pieces = AttentionMap(layer, array, ("",) * shape[0], ("",) * shape[1])
@@ -497,6 +504,13 @@ def _sharpest_map(
     best = int(np.argmin(entropies))
     reason = f"the sharpest layer: row entropy {entropies[best]:.2f} nats"
     return maps[best], reason if len(maps) > 1 else ""
+
+
+def _check_one_grid(kind: str, maps: Sequence[AttentionMap]) -> None:
+    """Refuses layers over different grids of an image, of which no row has the cells of another."""
+    if len({m.queries for m in maps}) > 1:
+        got = f"layers over different grids: {_site_list(maps)}"
+        raise InputError(f"--kind {kind}", got=got, expected="one grid", fix="try --kind picture")
 
 
 def _site_list(maps: Sequence[AttentionMap]) -> str:

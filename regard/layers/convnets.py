@@ -1,4 +1,4 @@
-"""Convolutional networks: a small CNN, and ResNets.
+"""Convolutional networks: a small CNN, and ResNets, which may have attention between their stages.
 
 Pixels (images, channels, height, width) -> feature maps -> a vector for each cell.
 """
@@ -8,19 +8,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.inputs.arrays import Dense
 from regard.kernels.linear import Linear
 from regard.layers.attention import Attention
-from regard.layers.context import Memory
+from regard.layers.context import Memory, make_context
 from regard.layers.convolution_2d import BatchNorm, Convolution2d
 from regard.layers.fronts.pixels import Pixels
-from regard.layers.grid_config import Convolutions, PlainConvolutions, ResidualConvolutions
+from regard.layers.grid_config import (
+    Convolutions,
+    PlainConvolutions,
+    ResidualConvolutions,
+    StageAttention,
+)
+from regard.layers.init import draw_glorot
 from regard.layers.layout import Layout
 from regard.layers.mixer import Mixer
-from regard.layers.positions import Positions
+from regard.layers.norms import norm
+from regard.layers.positions import Positions, position_scheme
 from regard.layers.tap.tap import Tap
 
 
@@ -38,17 +46,47 @@ class FeatureMaps(nn.Module):
         self.blocks = nn.ModuleList(stages)
         self.positions, self.final_norm = Positions(), nn.Identity()
 
+    def add_attention(self, config: ResidualConvolutions) -> None:
+        """Puts attention after the stages of a residual network that the config names.
+
+        To be called when all other weights of the model are drawn: from one seed, they are then
+        those of the network without attention.
+        """
+        for stage in config.attention_stages:
+            assert config.stage_attention is not None  # or there would be no such stage
+            attention = StageSelfAttention(
+                config.stage_attention,
+                config.filters[stage],
+                config.map_sizes[stage + 1],
+                f"{self.name}.{stage}",
+            )
+            self.blocks[stage].add_module("self_attention", attention)
+
+    def stage_attentions(self) -> list[StageSelfAttention]:
+        """What follows the stages of a ResNet with attention, in order."""
+        return [part for part in self.modules() if isinstance(part, StageSelfAttention)]
+
     def attentions(self) -> list[Attention]:
-        """None: there is no attention in these networks."""
-        return []
+        """The attention layers between the stages of a ResNet; mostly none."""
+        return [part.attention for part in self.stage_attentions()]
 
     def mixers(self) -> list[Mixer]:
-        """None: there are no sub-layers that mix tokens."""
-        return []
+        """The sub-layers that mix tokens: the attention layers."""
+        return [*self.attentions()]
 
     def sites(self) -> dict[str, int]:
-        """The tap sites: the output of each stage, with as many tokens as it has cells."""
-        return {f"{self.name}.{number}.residual": 0 for number in range(len(self.blocks))}
+        """The tap sites: attention, and the output of each stage, a token for each of its cells."""
+        layers = {layer.name: layer for layer in self.attentions()}
+        sites = {}
+        for number in range(len(self.blocks)):
+            layer = layers.get(f"{self.name}.{number}.self")
+            sites |= {} if layer is None else layer.sites()
+            sites[f"{self.name}.{number}.residual"] = 0
+        return sites
+
+    def windows(self, layout: Layout, layer: int) -> None:
+        """None: attention between stages sees all cells of an image."""
+        del layout, layer
 
     def read(self, front: Pixels, source: Dense, tap: Tap | None = None) -> Memory:
         """The vector of each cell of each image after the last stage, with their layout."""
@@ -61,7 +99,7 @@ class FeatureMaps(nn.Module):
     def forward(self, x: Tensor, tap: Tap | None = None) -> Tensor:
         """(images, channels, height, width) -> the output of the last stage."""
         for number, block in enumerate(self.blocks):
-            x = block(x)
+            x = block(x, tap) if isinstance(block, Stage) else block(x)
             if tap is not None:
                 x = _visit_cells(tap, f"{self.name}.{number}.residual", x)
         return x
@@ -174,6 +212,58 @@ class Residual(nn.Module):
         return F.relu(self.parts(x) + short)
 
 
+class Stage(nn.Sequential):
+    """Residual units one after another, and then self-attention if there is any."""
+
+    def forward(self, x: Tensor, tap: Tap | None = None) -> Tensor:
+        """(images, before, height, width) -> (images, after, height / stride, width / stride)."""
+        for part in self:
+            x = part(x, tap) if isinstance(part, StageSelfAttention) else part(x)
+        return x
+
+
+class StageSelfAttention(nn.Module):
+    """x + γ · attention(norm(x) + positions) over the cells of feature maps.
+
+    γ is one learned number that begins at 0 (Zhang et al. 2019, SAGAN), so that the network begins
+    as the one without attention.
+
+    Args:
+        config: The settings of the attention.
+        width: Number of channels of the maps.
+        grid: Rows and columns of the maps, for images of the network's own size.
+        name: The stage's name, such as `encoder.1`; the attention is `encoder.1.self` in taps.
+    """
+
+    def __init__(
+        self, config: StageAttention, width: int, grid: tuple[int, int], name: str
+    ) -> None:
+        super().__init__()
+        self.cells = grid[0] * grid[1]
+        self.norm = norm("layer", width)
+        self.positions = position_scheme(
+            config.positions.kind,
+            dim=width,
+            heads=config.heads,
+            max_length=self.cells,
+            causal=False,
+            grid=grid,
+        )
+        self.attention = Attention(width, config.heads, f"{name}.self")
+        draw_glorot(self.attention, width)
+        self.gamma = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor, tap: Tap | None = None) -> Tensor:
+        """(images, width, rows, columns) -> the same shape."""
+        images, width, rows, columns = x.shape
+        cells = x.permute(0, 2, 3, 1).reshape(-1, width)  # (images · rows · columns, width)
+        layout = Layout((rows * columns,) * images, x.device, (rows, columns))
+        ctx = make_context(layout, Positions(), causal=False, tap=tap)
+        change = self.attention(self.positions.add_grid(self.norm(cells), layout), ctx)
+        change = change.view(images, rows, columns, width).permute(0, 3, 1, 2)
+        return x + self.gamma * change
+
+
 class ResNetStem(nn.Module):
     """A convolution of 7 x 7 with stride 2, batch norm, ReLU, and max-pooling by 2."""
 
@@ -225,5 +315,5 @@ def _make_residual(config: ResidualConvolutions) -> tuple[Pixels, FeatureMaps]:
         units = [Residual(config, before, after, stage_stride, cells)]
         cells = cells[1], cells[1]
         units += [Residual(config, after, after, 1, cells) for _ in range(depth - 1)]
-        stages.append(nn.Sequential(*units))
+        stages.append(Stage(*units))
     return Pixels(config.channels, config.image, stride, stem), FeatureMaps(stages)

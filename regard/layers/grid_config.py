@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from regard.config import Config
 from regard.layers.config import (
@@ -239,6 +239,22 @@ class PlainConvolutions(Convolutions):
         return f"{'-'.join(map(str, self.filters))} channels{then}"
 
 
+class StageAttention(Config):
+    """Self-attention over the cells of a ResNet's feature maps, between its stages.
+
+    x + γ · attention(norm(x) + positions), with a learned number γ that begins at 0: at first the
+    network is the one without attention.
+    """
+
+    after: tuple[NonNegativeInt, ...] | None = Field(default=None, min_length=1)
+    """The stages that attention follows, counted from 0. None: every stage but the last."""
+    heads: int = Field(default=8, ge=1)
+    positions: Annotated[Sinusoidal2DConfig | NoPositionsConfig, Field(discriminator="kind")] = (
+        Sinusoidal2DConfig()
+    )
+    """How the row and the column of a cell enter attention."""
+
+
 class ResidualConvolutions(Convolutions):
     """Stages of residual units, each stage with half the height and width (He et al. 2016)."""
 
@@ -257,15 +273,49 @@ class ResidualConvolutions(Convolutions):
     stride_in_first: bool = False
     """Whether a bottleneck that halves does so in its first convolution (the paper), not in the
     second (torchvision's version 1.5)."""
+    stage_attention: StageAttention | None = None
+    """Self-attention between the stages. null: none, convolutions alone."""
 
     @model_validator(mode="after")
     def _check_stages(self) -> Self:
-        """Refuses depths and filters that do not fit together."""
+        """Refuses depths and filters that do not fit together, and attention that fits neither."""
         if len(self.depths) != len(self.filters):
             raise ValueError(f"{len(self.depths)} depths, but {len(self.filters)} filters")
         if self.unit == "bottleneck" and any(width % 4 for width in self.filters):
             raise ValueError(f"filters {self.filters}: a bottleneck needs multiples of 4")
+        self._check_attention()
         return self
+
+    def _check_attention(self) -> None:
+        """Refuses attention after stages that are not there, or whose width it cannot divide."""
+        attention, stages = self.stage_attention, self.attention_stages
+        if attention is None:
+            return
+        if not stages or stages[-1] >= self.layers or len(set(stages)) < len(attention.after or ()):
+            raise ValueError(
+                f"stage_attention: after {list(attention.after or ())} of {self.layers} stages; "
+                f"it takes different ones of 0 to {self.layers - 1}"
+            )
+        for stage in stages:
+            width = self.filters[stage]
+            if width % attention.heads:
+                raise ValueError(
+                    f"stage_attention: {width} channels of stage {stage} are not a multiple of "
+                    f"heads {attention.heads}"
+                )
+            if attention.positions.kind == "sinusoidal_2d" and width % 4:
+                raise ValueError(
+                    f"positions: sinusoidal_2d needs multiples of 4 channels, got {width} in stage "
+                    f"{stage}; positions: none would fit"
+                )
+
+    @property
+    def attention_stages(self) -> tuple[int, ...]:
+        """The stages that attention follows, in order."""
+        if self.stage_attention is None:
+            return ()
+        after = self.stage_attention.after
+        return tuple(range(self.layers - 1)) if after is None else tuple(sorted(after))
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -300,7 +350,11 @@ class ResidualConvolutions(Convolutions):
     def summary(self) -> str:
         """A short description of the stages."""
         units = "-".join(map(str, self.depths))
-        return f"{units} {self.unit} blocks, {self.filters[-1]} wide in the end"
+        summary = f"{units} {self.unit} blocks, {self.filters[-1]} wide in the end"
+        if self.stage_attention is None:
+            return summary
+        stages = ", ".join(map(str, self.attention_stages))
+        return f"{summary}, attention of {self.stage_attention.heads} heads after stage {stages}"
 
 
 def half_side(side: int) -> int:

@@ -76,6 +76,7 @@ class Captioner(EncoderDecoder):
         draw_glorot(self, dim)
         if isinstance(config.encoder, ResidualConvolutions):
             draw_he(self.encoder)
+            self.encoder.add_attention(config.encoder)
         for table in self.encoder.positions.parameters():
             nn.init.normal_(table, std=1.0)  # as large as the patch vectors: `ImageEncoder`
 

@@ -13,11 +13,12 @@ from regard.kernels.linear import Linear
 from regard.layers import Dropout, Tap
 from regard.layers.convnets import FeatureMaps, make_convolutions
 from regard.layers.fronts.pixels import Pixels
+from regard.layers.grid_config import ResidualConvolutions
 from regard.layers.init import draw_he
 from regard.models.encoder import BaseEncoder
 from regard.models.families.images import ConvolutionalConfig
-
 from regard.models.numbers_head import make_numbers_head
+
 
 class ConvolutionalEncoder(BaseEncoder):
     """A convolutional network with a classification head on the mean of its cells."""
@@ -34,8 +35,8 @@ class ConvolutionalEncoder(BaseEncoder):
         self.dropout = Dropout(config.encoder.dropout)
         classes, dim = config.head.classes, config.encoder.dim
         self.classes = Linear(dim, len(classes)) if classes else None
-
         self.numbers = make_numbers_head(config.head, dim)
+
     def pooled(self, source: Dense, hidden: Tensor) -> Tensor:
         """The mean over the cells of each image: hidden (cells, dim) -> (images, dim)."""
         return hidden.view(len(source), -1, hidden.shape[-1]).mean(dim=1)
@@ -70,7 +71,7 @@ class SmallCNN(ConvolutionalEncoder):
 
 
 class ResNet(ConvolutionalEncoder):
-    """A residual network (He et al. 2016).
+    """A residual network (He et al. 2016), which may have attention between its stages.
 
     Args:
         config: The settings of the model and the size of the images.
@@ -87,3 +88,5 @@ class ResNet(ConvolutionalEncoder):
     def __init__(self, config: ConvolutionalConfig) -> None:
         super().__init__(config)
         draw_he(self)
+        assert isinstance(config.encoder, ResidualConvolutions)
+        self.encoder.add_attention(config.encoder)

@@ -48,6 +48,7 @@ from regard.tasks.base_task import BaseTask, Prepared, Settings, max_lengths, sp
 from regard.tasks.head_batches import HeadBatch, inputs_of, over_all_tokens
 from regard.tasks.measures.captions import CaptionReport, CaptionScores, score_captions
 from regard.tasks.measures.report import ExampleSet, Scoring, Selection, count_progress
+from regard.tasks.picture_traces import cell_words, other_grids
 from regard.tasks.trace import Captioned, ImageGrid, Trace, first_records
 from regard.tasks.writing_task import Output, Result, WritingTask, check_length
 
@@ -453,17 +454,18 @@ class Caption(WritingTask):
         unfamiliar = self.reader.unfamiliar(encoded.values)
         note = "; ".join(filter(None, (unfamiliar, note)))
         picture = ImageGrid(
-            encoded.values, layout.grid, layout.prefix, "mean", original, unfamiliar
-        )
+            encoded.values, layout.grid, layout.prefix, "mean", original, unfamiliar,
+            other_grids(layout, tap.layouts),
+        )  # fmt: skip
         cells, queries = (picture.names, range(len(picture.names))), tokenizer.words(output)
         words = {
-            "encoder.self": (cells, cells),
+            **cell_words(picture),
             "decoder.self": (queries, tokenizer.words(target_input)),
             "decoder.cross": (queries, cells),
         }
         pieces = tokenizer.tokens(target_input)
         pieces_of_layers = {
-            "encoder.self": (picture.names, picture.names),
+            **{kind: (side[0][0], side[1][0]) for kind, side in cell_words(picture).items()},
             "decoder.self": (pieces, pieces),
             "decoder.cross": (pieces, picture.names),
         }

@@ -46,7 +46,7 @@ from regard.tasks.encoder_task import TOKENS_AT_ONCE
 from regard.tasks.labelled_task import LabelledTask, class_loss, label_indices, logits_loss
 from regard.tasks.measures.accuracy import Measures, class_scores
 from regard.tasks.measures.report import ExampleSet, Selection
-from regard.tasks.picture_traces import classifier, dense_records, image_grid
+from regard.tasks.picture_traces import cell_words, classifier, dense_records, image_grid
 from regard.tasks.teacher import Teacher
 from regard.tasks.trace import Trace
 
@@ -308,11 +308,11 @@ class ClassifyImages(LabelledTask[Any]):
                 classified = classifier(model, source, tap.edits)
             else:
                 model.hidden(source, tap)
-        picture = image_grid(model, source, pixels, lambda: np.asarray(display_image(item)))
-        patch_words = picture.names, range(len(picture.names))
+        picture = image_grid(
+            model, source, pixels, lambda: np.asarray(display_image(item)), tap.layouts
+        )
         weights = dense_records(model, model.embed.layout(source), tap)
-        words_of_layers = {"encoder.self": (patch_words, patch_words)}
-        return Trace(weights, words_of_layers, label, note, picture, classified)
+        return Trace(weights, cell_words(picture), label, note, picture, classified)
 
 
 def _reader_for(data: Any, model: Any) -> ImageReader:

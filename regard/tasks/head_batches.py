@@ -33,13 +33,14 @@ class HeadBatch:
     """The loss of a given model, such as a copy without a head, summed over the targets."""
     targets: int
     lengths: Callable[[str], tuple[Sequence[int], Sequence[int]]]
-    """For the name of a layer, the numbers of queries and of keys of each text in that layer."""
+    """For the name of a layer, the numbers of queries and of keys of each text in that layer; of
+    images, a layer's own layout counts."""
     grid: tuple[int, int] | None = None
-    """Rows and columns of patches, if these are images."""
+    """Rows and columns of the output's patches, if these are images."""
     first: int = 0
     """The number of tokens before the patches."""
-    patch: int = 0
-    """The side of a patch, in pixels."""
+    height: int = 0
+    """The height of the images, in pixels."""
     spread: Callable[[str, Tensor], Tensor] = lambda _, weights: weights
     """For the name of a layer, its recorded weights with a column for each token of an image."""
 
@@ -72,8 +73,10 @@ def of_texts(model: Any, texts: Input, loss: Callable[[Any], Tensor], targets: i
     read = partial(model.hidden, texts)
     if layout.grid is None:
         return HeadBatch(read, loss, targets, lambda _: pair)
-    patch, spread = model.config.patch, partial(over_all_tokens, model, layout)
-    return HeadBatch(read, loss, targets, lambda _: pair, layout.grid, layout.prefix, patch, spread)
+    height, spread = texts.values.shape[-2], partial(over_all_tokens, model, layout)
+    return HeadBatch(
+        read, loss, targets, lambda _: pair, layout.grid, layout.prefix, height, spread
+    )
 
 
 def over_all_tokens(model: Any, layout: Layout, layer: str, weights: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from regard.layers import Edit, Layout, Tap
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
 from regard.tasks.head_batches import over_all_tokens
-from regard.tasks.trace import Classified, ImageGrid, first_records
+from regard.tasks.trace import Classified, ImageGrid, Words, first_records
 
 
 def classifier(model: ImageEncoder, source: Dense, edits: Sequence[Edit] = ()) -> Classified:
@@ -39,6 +39,7 @@ def image_grid(
     source: Dense,
     pixels: NDArray[np.float32],
     original: Callable[[], NDArray[np.uint8]] | None = None,
+    layouts: Mapping[str, Layout] | None = None,
 ) -> ImageGrid:
     """The image that a model reads, with its grid of patches and which tokens they are.
 
@@ -47,11 +48,33 @@ def image_grid(
         source: The normalised image.
         pixels: (channels, height, width) The same from 0 to 1.
         original: Opens the image as it was before it was cropped and scaled.
+        layouts: The layouts of its attention layers that a tap has seen.
     """
     layout = model.embed.layout(source)
     assert layout.grid is not None  # the layout of an image
-    pool: Literal["first", "mean"] = "first" if model.config.pool == "first" else "mean"
-    return ImageGrid(pixels, layout.grid, layout.prefix, pool, original)
+    first = getattr(model.config.head, "pool", "mean") == "first"
+    pool: Literal["first", "mean"] = "first" if first else "mean"
+    grids = other_grids(layout, layouts or {})
+    return ImageGrid(pixels, layout.grid, layout.prefix, pool, original, grids=grids)
+
+
+def other_grids(layout: Layout, layouts: Mapping[str, Layout]) -> dict[str, tuple[int, int]]:
+    """The grids of the encoder's layers that are not that of its output, by layer."""
+    return {
+        layer: other.grid
+        for layer, other in layouts.items()
+        if layer.startswith("encoder.") and other.grid not in (None, layout.grid)
+    }
+
+
+def cell_words(picture: ImageGrid) -> dict[str, tuple[Words, Words]]:
+    """The names of an image's cells as queries and keys: in general, and by layer with others."""
+    names = {"encoder.self": picture.names}
+    names |= {layer: picture.at(layer).names for layer in picture.grids}
+    return {
+        kind: ((cells, range(len(cells))), (cells, range(len(cells))))
+        for kind, cells in names.items()
+    }
 
 
 def dense_records(model: ImageEncoder, layout: Layout, tap: Tap) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ it. The words label the rows (queries) and columns (keys) of the weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -40,6 +40,13 @@ class ImageGrid:
     width, channels)."""
     unfamiliar: str = ""
     """What the image is unlike the images that the model learned from; mostly nothing."""
+    grids: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Rows and columns of the cells of each layer whose grid is another one, such as those of
+    `encoder.0.self` between the stages of a ResNet."""
+
+    def at(self, layer: str) -> ImageGrid:
+        """The image with the grid of a layer, such as `encoder.0.self`."""
+        return replace(self, grid=self.grids.get(layer, self.grid), grids={})
 
     @property
     def names(self) -> list[str]:
@@ -96,7 +103,8 @@ class Trace:
     weights: Mapping[str, Tensor]
     """Attention weights by site: (heads, query, key)."""
     words: Mapping[str, tuple[Words, Words]]
-    """The words of queries and keys, by the kind of attention, such as `decoder.cross`."""
+    """The words of queries and keys, by the kind of attention, such as `decoder.cross`; by the
+    layer if they are others there."""
     output: str | None = None
     """The output text or class, decoded or given; None if the model has no output."""
     note: str = ""

@@ -49,6 +49,8 @@ VARIANTS = {
         "bottleneck": {},
         "basic": {"block": "basic", "channels": 3, "stride_first": True},
         "stride-in-first": {"stride_in_first": True},
+        "attention": {"depths": (1, 1, 1), "filters": (8, 12, 16), "stage_attention": {"heads": 4}},
+        "attention-last": {"unit": "basic", "stage_attention": {"after": [1], "heads": 3, "positions": "none"}},
     },
 }  # fmt: skip
 MODELS = [(family, name) for family, names in VARIANTS.items() for name in names]

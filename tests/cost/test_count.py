@@ -342,6 +342,16 @@ def test_flops_of_an_image_are_those_of_a_profiler():
     [
         ("cnn", {"image": (14, 18), "filters": (6, 8), "filter_side": 3, "dense": (16, 12)}),
         ("resnet", {"image": (32, 48), "depths": (1, 2), "filters": (8, 12), "stem_width": 8}),
+        (
+            "resnet",
+            {
+                "image": (32, 48),
+                "depths": (1, 1),
+                "filters": (8, 12),
+                "unit": "basic",
+                "stage_attention": {"after": [0, 1], "heads": 4},
+            },
+        ),
         ("vit", {"size": "nano", "image": (8, 8), "patch": 2, "stem": "convolution"}),
     ],
 )

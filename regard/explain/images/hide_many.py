@@ -26,7 +26,7 @@ from regard.explain.images.patches import over_patches, row_over_tokens
 from regard.explain.maps import AttentionMap
 from regard.explain.names import in_words
 from regard.inputs.arrays import Dense
-from regard.layers import Tap
+from regard.layers import Layout, Tap
 from regard.layers.tap.tap import split_head
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
@@ -100,8 +100,12 @@ def hide_in_all(
     silenced_heads = [split_head(head) for head in knock_out]
     tests: list[HiddenPatches] = []
     for source in sources:
-        layers = _layer_weights(model, source, which, silenced_heads)
-        picture = image_grid(model, source, np.zeros((1, 1, 1), dtype=np.float32))
+        layers, layouts = _layer_weights(model, source, which, silenced_heads)
+        if len({layer.shape for layer in layers}) > 1:
+            got, expected = "layers over different grids", "one layer: --kind picture"
+            raise InputError("--kind rollout", got=got, expected=expected)
+        picture = image_grid(model, source, np.zeros((1, 1, 1), dtype=np.float32), layouts=layouts)
+        picture = picture.at(which.layers[-1])
         for indices in _image_batches(len(source), (3 + hiding.draws) * model.config.max_length):
             maps: list[Weights] = []
             images: list[Tensor] = []
@@ -135,8 +139,8 @@ def _image_batches(count: int, tokens: int) -> Iterator[range]:
 
 def _layer_weights(
     model: ImageEncoder, source: Dense, which: ImageMap, silenced_heads: list[tuple[str, int]]
-) -> list[Weights]:
-    """The weights of each layer of a map: (images, tokens, tokens)."""
+) -> tuple[list[Weights], dict[str, Layout]]:
+    """The weights of each layer of a map, (images, tokens, tokens), and the layers' layouts."""
     tap = Tap(*(f"{site}.weights" for site in which.layers))
     with evaluating(model):
         model.hidden(source.to(model.device), tap)
@@ -149,4 +153,4 @@ def _layer_weights(
         names = ("",) * array.shape[2]
         maps = [AttentionMap(site, weights, names, names) for weights in array]
         layers.append(np.stack([m.matrix(which.head, silenced) for m in maps]))
-    return layers
+    return layers, tap.layouts

@@ -17,7 +17,7 @@ from regard.draw.colours import hexadecimal, over_image
 from regard.draw.labels import Weights
 from regard.errors import InputError
 from regard.explain.images.hiding import HiddenPatches
-from regard.explain.images.patches import rollout
+from regard.explain.images.patches import picture_of, rollout
 from regard.explain.look import Look, LookSelection
 from regard.explain.names import in_words
 from regard.explain.page import FINE_BYTES, MOST_BYTES, escaped, fill_template, page_json, quantise
@@ -34,9 +34,9 @@ def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = N
     Raises:
         InputError: If there are too many weights for a page.
     """
-    picture = look.picture
-    assert picture is not None  # checked in `Look.choose`
-    maps = [m for m in look.maps if m.stack == choice.map.stack]
+    picture = picture_of(look, choice)
+    same_stack = [m for m in look.maps if m.stack == choice.map.stack]
+    maps = [m for m in same_stack if m.queries == choice.map.queries]  # others have another grid
     means = [look.matrix(m) for m in maps]
     size = sum(m.weights.size for m in maps) + means[0].size
     means_only = size > MOST_BYTES  # the means over heads alone

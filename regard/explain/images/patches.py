@@ -77,9 +77,15 @@ def row_over_tokens(
 
 def chosen_row(look: Look, choice: LookSelection) -> Weights:
     """The row of weights over all tokens that a choice draws over the image: (tokens,)."""
-    assert look.picture is not None  # checked in `Look.choose`
+    picture = picture_of(look, choice)
     layers = [look.matrix(m, choice.head) for m in choice.maps]
-    return row_over_tokens(look.picture, layers, choice.row, through=choice.kind == "rollout")
+    return row_over_tokens(picture, layers, choice.row, through=choice.kind == "rollout")
+
+
+def picture_of(look: Look, choice: LookSelection) -> ImageGrid:
+    """The image of a look with the grid of the layer that is chosen."""
+    assert look.picture is not None  # checked in `Look.choose`
+    return look.picture.at(choice.map.site)
 
 
 def over_patches(picture: ImageGrid, row: Weights) -> Weights:

@@ -16,7 +16,12 @@ from regard.draw.frame import EDGE, Frame, Texts, framed_sheet
 from regard.draw.labels import Weights
 from regard.draw.sheet import LEADING, SMALLEST, TEXT, WIDTH, Medium, points, shorten, text_width
 from regard.explain.images.hiding import HiddenPatches, judge
-from regard.explain.images.patches import chosen_row, over_patches, row_over_tokens
+from regard.explain.images.patches import (
+    chosen_row,
+    over_patches,
+    picture_of,
+    row_over_tokens,
+)
 from regard.explain.look import Look, LookSelection
 from regard.explain.plot import GAP, facts_of
 from regard.tasks.trace import ImageGrid
@@ -49,8 +54,7 @@ def draw_picture(
         medium: Whether it is for print, and whether details are drawn.
         test: What hiding patches does; None: the picture has no test.
     """
-    picture = look.picture
-    assert picture is not None  # checked in `Look.choose`
+    picture = picture_of(look, choice)
     row = chosen_row(look, choice)  # (tokens,)
     patches = over_patches(picture, row)
     scale = replace(scale_for(patches), colours=over_image(picture.pixels))
@@ -110,8 +114,7 @@ def draw_maps(
         medium: Whether it is for print, and whether details are drawn.
         test: What hiding patches by the mean of the last layer does; None: not tested.
     """
-    picture = look.picture
-    assert picture is not None  # checked in `Look.choose`
+    assert look.picture is not None  # checked in `Look.choose`
     name = query_name(look, choice)
     caption = f"Where {name} looks, by layer and head, from 0; each with its own scale."
     if test:
@@ -123,19 +126,20 @@ def draw_maps(
         )
     facts = [*facts_of(look, choice), *_test_facts(test)]
     frame = framed_sheet(Texts(look.title, caption, " ".join(facts), medium), [])
-    colours = over_image(picture.pixels)
+    colours = over_image(look.picture.pixels)
     heads: list[int | None] = [*range(max(m.heads for m in choice.maps))]
     heads = [*heads, None] if choice.head is None else [choice.head]
     labels = ["mean" if head is None else f"head {head}" for head in heads]
     margin = text_width(f"layer {len(choice.maps)}", SMALLEST) + 12
     cell = (WIDTH - 2 * EDGE - margin) / len(heads), (frame.height - 28) / len(choice.maps)
-    height, width = _fit_size(picture.pixels.shape[1:], (cell[1] - 4, cell[0] - 6))
+    height, width = _fit_size(look.picture.pixels.shape[1:], (cell[1] - 4, cell[0] - 6))
     pitch = min(cell[0], width + 28)
     start = margin + (WIDTH - 2 * EDGE - margin - len(heads) * pitch) / 2
     if text_width("head 12", SMALLEST) > pitch - 4:
         labels = ["all" if head is None else str(head) for head in heads]
     label_step = int(np.ceil((text_width("12", SMALLEST) + 6) / pitch))
     for line, m in enumerate(choice.maps):
+        picture = look.picture.at(m.site)
         y, out = frame.top + 28 + line * cell[1], look.knocked_out_in(m)
         if line % int(np.ceil(1.2 * SMALLEST / cell[1])) == 0:
             axes = frame.sheet.axes(EDGE + start - margin, y, margin, height)

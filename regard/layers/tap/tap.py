@@ -121,6 +121,8 @@ class Tap:
         self.heads, self.queries, self.edits = heads, queries, tuple(edits)
         self.records = Records()
         self.steps: list[dict[str, Tensor]] = []
+        self.layouts: dict[str, Layout] = {}
+        """Of each attention layer that was called, the layout of its records' queries."""
         self._known_sites: dict[str, int] = {}  # site -> its number of heads, of what was called
         self._warned: set[str] = set()
 
@@ -271,6 +273,7 @@ class Tap:
         out: the kernel's output (batch, heads, query, head_dim); returned unchanged unless edited.
         """
         name = product.name
+        self.layouts[name] = product.record_layout
         scores_at, weights_at = f"{name}.scores", f"{name}.weights"
         if self.wants(scores_at) or self.wants(weights_at):
             self._check_queries(name, product.record_layout.longest)
