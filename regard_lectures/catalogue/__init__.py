@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from regard_lectures.catalogue.networks import NETWORKS
 from regard_lectures.catalogue.sequences import SEQUENCES
+from regard_lectures.catalogue.vision import VISION
 from regard_lectures.figure import SEED
 
 FIGURES = {
@@ -23,5 +24,5 @@ FIGURES = {
         module=figure.module or name,
         options={**figure.options, "seed": SEED} if figure.measured else figure.options,
     )
-    for name, figure in (SEQUENCES | NETWORKS).items()
+    for name, figure in (SEQUENCES | NETWORKS | VISION).items()
 }
