@@ -265,6 +265,9 @@ class ImagesData(ImageData, ReadsTables):
     """The column of paths or images in a table. None: as its name says."""
     label: Column | None = None
     caption: Column | None = None
+    outputs: tuple[Column, ...] = ()
+    """predict: the columns of the numbers to predict in a table. None named: all columns but those
+    of paths, splits and row numbers."""
     together: bool = True
     """All captions of an image are in one batch, so that it is encoded once for them; `false`: each
     caption is an example of its own, in any batch."""

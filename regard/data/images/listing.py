@@ -56,6 +56,8 @@ class ImageFile:
     captions: tuple[str, ...] = ()
     line: int = 0
     """The line of the table that first names it; 0: no table does."""
+    numbers: tuple[float, ...] = ()
+    """The numbers to predict from it."""
 
     @property
     def named(self) -> str:
@@ -72,6 +74,8 @@ class Listing:
     """Files that cannot be used: name -> what is wrong."""
     others: list[str] = field(default_factory=list)
     """Files that are no images by their names, such as a README."""
+    outputs: tuple[str, ...] = ()
+    """The names of the numbers of each image."""
 
 
 def find_images(path: str, columns: Columns = ALL_FOUND, *, captions: bool = False) -> Listing:
@@ -108,7 +112,7 @@ def find_images(path: str, columns: Columns = ALL_FOUND, *, captions: bool = Fal
     if len(longest) > LONGEST_LABEL:
         expected = f"at most {LONGEST_LABEL:,} characters"
         raise InputError(f"{path}: a label", got=longest, expected=expected)
-    listing.files[:] = map(_escape_controls, listing.files)
+    listing.files[:] = map(escape_controls, listing.files)
     return listing
 
 
@@ -142,7 +146,7 @@ def _find_captioned(path: str, columns: Columns) -> Listing:
     if not listing.files:
         got = f"no image with a caption; {len(listing.problems)} without"
         raise InputError(path, got=got, expected="images with captions", fix=fix)
-    listing.files[:] = map(_escape_controls, listing.files)
+    listing.files[:] = map(escape_controls, listing.files)
     return listing
 
 
@@ -155,7 +159,7 @@ def _add_uncaptioned(folder: Path, listing: Listing) -> None:
             listing.problems["/".join(parts)] = "no caption"
 
 
-def _escape_controls(file: ImageFile) -> ImageFile:
+def escape_controls(file: ImageFile) -> ImageFile:
     """Escape control characters in name and label, which come from a table or an archive."""
     texts = (file.name, file.label)
     name, label = (escaped(text) if CONTROLS.search(text) else text for text in texts)
@@ -230,6 +234,7 @@ def merge_listings(listings: dict[str, Listing]) -> Listing:
                 merged.files.append(file)
         merged.problems |= listing.problems
         merged.others += listing.others
+        merged.outputs = merged.outputs or listing.outputs
     return merged
 
 
@@ -356,7 +361,7 @@ def _list_table(table: str, columns: Columns, layout: Layout = IMAGES) -> Listin
             )
             expected = f"a path and a {needed}"
             raise InputError(str(row), expected=expected, fix=fix if unquoted else "")
-        name, source = _name_and_source(row.get("image"), folder, number)
+        name, source = name_and_source(row.get("image"), folder, number)
         label = "" if row.get("label") is None else str(row["label"])
         captions = _captions(row.get("caption"), where if layout is CAPTIONS else "")
         if layout is CAPTIONS and name and not captions:
@@ -408,7 +413,7 @@ def _with_captions(first: ImageFile, second: ImageFile, where: str) -> ImageFile
     return replace(first, captions=first.captions + second.captions)
 
 
-def _name_and_source(value: Any, folder: Path, number: int) -> tuple[str, Source]:
+def name_and_source(value: Any, folder: Path, number: int) -> tuple[str, Source]:
     """Return the name and source of an image: a path, bytes, or what `datasets` has for it."""
     path = value.get("path") if isinstance(value, dict) else value
     content = value.get("bytes") if isinstance(value, dict) else value

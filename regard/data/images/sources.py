@@ -10,14 +10,26 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from regard.data.config import ALL_FOUND, Columns, DigitsData, ImagesData, OnBad, ScenesData
+import numpy as np
+
+from regard.data.config import (
+    ALL_FOUND,
+    Column,
+    Columns,
+    DigitsData,
+    ImagesData,
+    OnBad,
+    ScenesData,
+    TissueData,
+)
 from regard.data.images.decoding import Decoded, decode
 from regard.data.images.labelled_images import ImageSplits, LabelledImages, pixels_at
 from regard.data.images.listing import Listing, find_images, merge_listings
+from regard.data.images.numbered import find_numbered
 from regard.data.synthetic import digits
 from regard.data.text.examples import progress
 from regard.data.text.splits import choose_groups
@@ -29,17 +41,28 @@ MAX_NAMED = 3
 _logger = logging.getLogger(__name__)
 
 
-def load_images(data: Any, reader: ImageReader, *, captions: bool = False) -> ImageSplits:
+def load_images(
+    data: Any, reader: ImageReader, *, captions: bool = False, numbers: bool = False
+) -> ImageSplits:
     """Read or draw the images of a recipe's `data:` section.
 
     Args:
         data: The section.
         reader: Scales images to the model's size.
         captions: Whether they are read for their captions, not for their classes.
+        numbers: Whether they are read for their numbers.
 
     Raises:
         InputError: Images cannot be read, or have no classes.
     """
+    if numbers and not isinstance(data, TissueData | ImagesData):
+        raise InputError("data.kind", got=data.kind, expected="images or tissue, for numbers")
+    if isinstance(data, TissueData):
+        from regard.data.synthetic.tissue import tissue_splits
+
+        if not numbers:
+            raise InputError("data.kind", got="tissue", expected="images with classes")
+        return tissue_splits(data, reader)
     if isinstance(data, DigitsData):
         return digits.splits(data)
     if isinstance(data, ScenesData):
@@ -47,8 +70,8 @@ def load_images(data: Any, reader: ImageReader, *, captions: bool = False) -> Im
 
         return scene_splits(data, reader)
     if isinstance(data, ImagesData):
-        return _image_splits(data, reader, captions=captions)
-    expected = "images, scenes or digits, for a model of images"
+        return _image_splits(data, reader, captions=captions, numbers=numbers)
+    expected = "images, scenes, tissue or digits, for a model of images"
     raise InputError("data.kind", got=data.kind, expected=expected)
 
 
@@ -60,6 +83,7 @@ def read_images(
     columns: Columns = ALL_FOUND,
     for_tests: bool = False,
     captions: bool = False,
+    outputs: Sequence[Column] | None = None,
 ) -> LabelledImages:
     """Read all images of a folder or file, as one set; broken ones are skipped and counted.
 
@@ -70,17 +94,22 @@ def read_images(
         columns: Which columns of a table are read.
         for_tests: Whether to read only the test split, if there is one.
         captions: Whether they are read for their captions.
+        outputs: The columns of the numbers that they are read for; None: not for numbers.
 
     Raises:
         InputError: There are no images.
     """
-    listing = find_images(path, columns, captions=captions)
+    if outputs is None:
+        listing = find_images(path, columns, captions=captions)
+    else:
+        listing = find_numbered(path, outputs, columns)
     if for_tests:
         tests = [file for file in listing.files if file.split == "test"]
         listing.files[:] = tests or listing.files
     decoded = _decode_listing(listing, reader, path, "skip")
     skipped = len(listing.problems | decoded.problems)
-    return replace(_labelled_images(decoded, range(len(decoded.files)), names), skipped=skipped)
+    images = _labelled_images(decoded, range(len(decoded.files)), names)
+    return replace(images, skipped=skipped, outputs=listing.outputs)
 
 
 def sort_classes(labels: Sequence[str]) -> tuple[str, ...]:
@@ -96,24 +125,43 @@ def sort_classes(labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(classes))
 
 
-def _image_splits(data: ImagesData, reader: ImageReader, *, captions: bool) -> ImageSplits:
+def _image_splits(
+    data: ImagesData, reader: ImageReader, *, captions: bool, numbers: bool
+) -> ImageSplits:
     """Read the images of a folder or file, and of other splits if they are named."""
     paths = _split_paths(data)
     listings = {
-        split: find_images(path, data.columns, captions=captions) for split, path in paths.items()
+        split: find_numbered(path, data.outputs, data.columns)
+        if numbers
+        else find_images(path, data.columns, captions=captions)
+        for split, path in paths.items()
     }
     listing = merge_listings(listings)
+    _check_same_outputs(listings, paths)
     path = data.folder or data.file or ""
     decoded = _decode_listing(listing, reader, path, data.on_bad)
     rows = _split_rows(decoded, data)
     _warn_of_copies(decoded, rows)
-    parts = {split: _labelled_images(decoded, rows[split], data.names) for split in rows}
-    if not captions and len(set(parts["train"].labels)) < 2:
+    parts = {
+        split: replace(_labelled_images(decoded, rows[split], data.names), outputs=listing.outputs)
+        for split in rows
+    }
+    if not captions and not numbers and len(set(parts["train"].labels)) < 2:
         got = f"{parts['train'].labels[0]!r} alone" if len(parts["train"]) else "no image"
         raise InputError(f"classes in {path}", got=got, expected="at least two of them")
     checksums = {path: _checksum(decoded, captions=captions)}
     tests = {"test": parts["test"]} if "test" in parts else {}
     return ImageSplits(parts["train"], parts["valid"], tests, checksums)
+
+
+def _check_same_outputs(listings: Mapping[str, Listing], paths: Mapping[str, str]) -> None:
+    """Refuse splits with other numbers than those of the training images."""
+    outputs = listings[""].outputs
+    for split, listing in listings.items():
+        if listing.outputs != outputs:
+            what = f"{paths[split]}: columns of numbers"
+            got, expected = ", ".join(listing.outputs), f"{', '.join(outputs)}, as in {paths['']}"
+            raise InputError(what, got=got, expected=expected, fix="name them: data.outputs=[a,b]")
 
 
 def _split_paths(data: ImagesData) -> dict[str, str]:
@@ -189,7 +237,10 @@ def _labelled_images(decoded: Decoded, rows: Sequence[int], names: Sequence[str]
     labels = tuple(_class_name(file.label, names) for file in files)
     captions = tuple(file.captions for file in files)
     digests = tuple(decoded.pixels[row] for row in rows)
-    return LabelledImages(values, labels, captions if any(captions) else (), digests=digests)
+    has_numbers = any(file.numbers for file in files)
+    numbers = np.array([file.numbers for file in files], np.float64) if has_numbers else None
+    captions = captions if any(captions) else ()
+    return LabelledImages(values, labels, captions, digests=digests, numbers=numbers)
 
 
 def _class_name(label: str, names: Sequence[str]) -> str:
@@ -207,6 +258,8 @@ def _checksum(decoded: Decoded, *, captions: bool) -> str:
     digest = hashlib.sha256()
     for file, content in zip(decoded.files, decoded.contents, strict=True):
         digest.update(f"{file.name}\t{file.label}\t{file.split}\t".encode("utf-8", "replace"))
+        for number in file.numbers:
+            digest.update(f"{number!r}\t".encode())
         for caption in file.captions if captions else ():
             digest.update(f"{caption}\t".encode("utf-8", "replace"))
         digest.update(content)
