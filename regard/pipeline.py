@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # imported on first use, so that a verb loads only the module
     from regard.tasks.generate import Suggestion
     from regard.tasks.measures.accuracy import Measures
     from regard.tasks.measures.translation import Evaluation
+    from regard.tasks.predictions import Prediction
     from regard.tasks.restore import Restored
     from regard.tasks.tag import Tagged
     from regard.tasks.translate import Translate
@@ -201,6 +202,8 @@ class Pipeline:
         verb_options, settings = verb.parse_options(positions, options)
         if isinstance(items, Iterator):
             items = list(items)
+        if verb.expands and not isinstance(items, list):
+            items = self.items_in(verb, items, _logger.warning) or items
         if verb.takes_ids and reader.are_ids(items):
             return self._run_ids(verb, items, mask, verb_options, settings)
         is_one = reader.is_one(name, items, verb.is_single)
@@ -209,6 +212,17 @@ class Pipeline:
         encoded = self.read(verb, [items] if is_one else list(items), verb_options)
         answers = self.answers(verb, encoded, verb_options, settings)
         return verb.value(answers[0]) if is_one else verb.together(answers, verb_options)
+
+    def items_in(self, verb: Verb, argument: Any, skip: Callable[[str], None]) -> list[Any] | None:
+        """The items that an argument of a verb that `expands` stands for; None: it is an item.
+
+        Args:
+            verb: The verb.
+            argument: What was given, such as the path of a table.
+            skip: Is told which files are left out, and why.
+        """
+        items: list[Any] | None = self._task_of(verb.name).items_in(argument, skip)
+        return items
 
     def read(self, verb: Verb, items: Sequence[Any], options: VerbOptions) -> list[Encoded]:
         """Reads the items of a verb, each once.
@@ -312,6 +326,8 @@ class Pipeline:
         """The tag of each word of a text (a string or a list of words), or of several."""
         answer: VerbMethod[str, list[FoundAnswer]]
         """The most probable answers to a question, as spans of the context, best first."""
+        predict: VerbMethod[Any, Prediction]
+        """A class or numbers for a row of a table or an image, or for each of several."""
         embed: VerbMethod[Any, Any]
         """A vector for a text, (dim,), or for each of several, (texts, dim)."""
 

@@ -77,13 +77,25 @@ def command_of(verb: Verb, options_class: type[VerbOptions]) -> Callable[..., No
         if out is not None:
             draw_answer(call, texts[0], out)
             return
-        if texts and verb.ranks(options):
-            texts = pipeline.reader.files_in(texts, partial(print_status, quiet=call.quiet))
+        skip = partial(print_status, quiet=call.quiet)
+        if texts and verb.expands:
+            texts = _expanded(call, texts, skip)
+        elif texts and verb.ranks(options):
+            texts = pipeline.reader.files_in(texts, skip)
         call.line_processor(all_known=bool(texts) or not is_interactive(source)).run(texts, source)
 
     command.__name__, command.__doc__ = verb.name, verb.help
     set_signature(command, list(_parameters(verb, options_class)))
     return loads_model(command)
+
+
+def _expanded(call: VerbCall, arguments: list[Any], skip: Callable[[str], None]) -> list[Any]:
+    """The items that arguments stand for: the rows of a table, the images of a folder."""
+    items = []
+    for argument in arguments:
+        in_argument = call.pipeline.items_in(call.verb, argument, skip)
+        items += [argument] if in_argument is None else in_argument
+    return items
 
 
 def _checked_out(
