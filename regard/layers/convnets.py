@@ -77,7 +77,7 @@ class FeatureMaps(nn.Module):
     def sites(self) -> dict[str, int]:
         """The tap sites: attention, and the output of each stage, a token for each of its cells."""
         layers = {layer.name: layer for layer in self.attentions()}
-        sites = {}
+        sites: dict[str, int] = {}
         for number in range(len(self.blocks)):
             layer = layers.get(f"{self.name}.{number}.self")
             sites |= {} if layer is None else layer.sites()

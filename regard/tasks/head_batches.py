@@ -73,7 +73,8 @@ def of_texts(model: Any, texts: Input, loss: Callable[[Any], Tensor], targets: i
     read = partial(model.hidden, texts)
     if layout.grid is None:
         return HeadBatch(read, loss, targets, lambda _: pair)
-    height, spread = texts.values.shape[-2], partial(over_all_tokens, model, layout)
+    images: Any = texts  # only images have a grid
+    height, spread = images.values.shape[-2], partial(over_all_tokens, model, layout)
     return HeadBatch(
         read, loss, targets, lambda _: pair, layout.grid, layout.prefix, height, spread
     )
