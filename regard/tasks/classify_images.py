@@ -55,7 +55,8 @@ from regard.tasks.trace import Trace
 class ImageOptions:
     """How images are batched, augmented and learned from."""
 
-    classes: tuple[str, ...] = ()
+    head: Any = None
+    """The config of the model's head; None if nothing is to be trained."""
     tokens: int = 1
     """The number of tokens of an image."""
     batch_tokens: int = 4096
@@ -131,7 +132,7 @@ class ClassifyImages(LabelledTask[Any]):
         Raises:
             InputError: The teacher has other classes.
         """
-        teacher.check(self.options.classes)
+        teacher.check(self.options.head.classes)
         self.teacher = teacher
 
     @classmethod
@@ -148,20 +149,19 @@ class ClassifyImages(LabelledTask[Any]):
         data, train = settings.data, settings.train
         model: Any = settings.model
         if data.example_type != "pictures":
-            expected = "images, scenes or digits, for a model of images"
+            expected = "images, scenes, tissue or digits, for a model of images"
             raise InputError("data.kind", got=data.kind, expected=expected)
         reader = _reader_for(data, model) if processor is None else processor.source
-        splits = load_images(data, reader)
+        splits = cls.read_splits(data, reader)
         if processor is None:
             if getattr(data, "normalise", "half") == "data":
                 mean, std = statistics(splits.train.values)
                 reader = reader.model_copy(update={"mean": mean, "std": std})
             processor = Processor(reader)
-        classes = model.classes or getattr(data, "names", ()) or sort_classes(splits.train.labels)
-        completed = model.changed(classes=classes)
+        completed = cls.completed(model, data, splits.train)
         _check_batches(completed, train.batch_tokens, len(splits.train))
         options = ImageOptions(
-            classes=completed.classes,
+            head=completed.head,
             tokens=completed.max_length,
             batch_tokens=train.batch_tokens,
             smoothing=train.label_smoothing,
@@ -174,13 +174,47 @@ class ClassifyImages(LabelledTask[Any]):
         seen = Seen.of("images", splits.train.keys(), len(splits.train))
         return Prepared(processor, task, splits.checksums, completed, seen)
 
+    @staticmethod
+    def read_splits(data: Any, reader: ImageReader) -> ImageSplits:
+        """The training, validation and test images of a data config."""
+        return load_images(data, reader)
+
+    @staticmethod
+    def completed(model: Any, data: Any, train: LabelledImages) -> Any:
+        """The model's config with the classes: its own, those of the data, or those of images."""
+        classes = model.classes or getattr(data, "names", ()) or sort_classes(train.labels)
+        return model.changed(classes=classes)
+
+    @staticmethod
+    def targets_of(images: LabelledImages, head: Any) -> Tensor:
+        """The index of each image's class, (images,)."""
+        return torch.tensor(label_indices(head.classes, images.labels))
+
+    @staticmethod
+    def mixed(
+        own: Tensor, partners: Tensor, share: Tensor, head: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """The targets of images that are mixed with others, and the shares of their classes.
+
+        Args:
+            own: The targets of the images.
+            partners: Those of the images that they are mixed with.
+            share: (images, 1) The share λ of an image itself.
+            head: The config of the model's head.
+
+        Returns:
+            The targets, and λ e_own + (1 - λ) e_partner: (images, classes).
+        """
+        count = len(head.classes)
+        return own, share * F.one_hot(own, count) + (1 - share) * F.one_hot(partners, count)
+
     def batches(self, start: Cursor) -> Iterator[tuple[Batch[Dense], Cursor]]:
         """Yields training batches without end; their order depends only on seed and epoch."""
         options, train = self.options, self.train
-        seed, classes = options.seed, len(options.classes)
+        seed, head = options.seed, options.head
         if not train:
             raise InputError("training", got="no images", expected="some to learn from")
-        labels = torch.tensor(label_indices(options.classes, train.labels))
+        targets = self.targets_of(train, head)
 
         def augment_digits(pixels: Any, index: Sequence[int], epoch: int) -> Any:
             """Digits (images, ...) distorted at random, in each epoch differently."""
@@ -193,11 +227,11 @@ class ClassifyImages(LabelledTask[Any]):
             mean = self.reader.mean
             changed = change_batch(train.values, index, options.data, seed, epoch, mean, change)
             source = Dense(self.reader.normalised(torch.from_numpy(changed.pixels)))
-            targets = Ragged(labels[index], (1,) * len(index))
-            shares = None
-            if changed.partners is not None:
-                shares = _mixture(labels[index], labels[changed.partners], changed.shares, classes)
-            return Batch(source, targets, tuple(index), shares=shares)
+            labels, shares = targets[index], None
+            if changed.partners is not None and changed.shares is not None:
+                share = torch.from_numpy(changed.shares)[:, None]  # (images, 1)
+                labels, shares = self.mixed(labels, targets[changed.partners], share, head)
+            return Batch(source, Ragged(labels, (1,) * len(index)), tuple(index), shares=shares)
 
         lengths = [options.tokens] * len(train)
         plan = partial(training_batches, lengths, options.batch_tokens, seed, least=options.least)
@@ -254,14 +288,14 @@ class ClassifyImages(LabelledTask[Any]):
         """Batches of images with their classes, in their order."""
         if not isinstance(examples, LabelledImages):
             raise InputError("images", got=kind_of(examples), expected="images with their classes")
-        numbers = torch.tensor(label_indices(model.config.head.classes, examples.labels))
+        targets = self.targets_of(examples, model.config.head)
         for rows in equal_length_batches([model.config.max_length] * len(examples), TOKENS_AT_ONCE):
             source = Dense(self.reader.normalised(torch.from_numpy(examples.values[rows])))
-            yield Batch(source, Ragged(numbers[rows], (1,) * len(rows)), tuple(rows))
+            yield Batch(source, Ragged(targets[rows], (1,) * len(rows)), tuple(rows))
 
     def load(self, data: Any) -> ImageSplits:
         """The training, validation and test images of a data config."""
-        return load_images(data, self.reader)
+        return self.read_splits(data, self.reader)
 
     def load_file(self, file: str, data: Any, columns: Columns = ALL_FOUND) -> LabelledImages:
         """The images of a folder, an archive or a table of paths (relative to it) and classes."""
@@ -352,9 +386,3 @@ def _check_batches(model: Any, batch_tokens: int, images: int) -> None:
         raise InputError("train.batch_tokens", got=got, expected=expected, fix=fix)
     if images < least:
         raise InputError("training images", got=images, expected=f"at least {least}", fix=why)
-
-
-def _mixture(first: Tensor, second: Tensor, shares: Any, classes: int) -> Tensor:
-    """The mixture of the classes of two images, λ e_first + (1 - λ) e_second: (images, classes)."""
-    share = torch.from_numpy(shares)[:, None]
-    return share * F.one_hot(first, classes) + (1 - share) * F.one_hot(second, classes)

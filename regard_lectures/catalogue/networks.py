@@ -5,6 +5,11 @@ from __future__ import annotations
 from regard_lectures.figure import TRIES, Figure, Option
 
 NETWORKS: dict[str, Figure] = {
+    "claims": Figure(
+        title="The lectures' claims about networks that see, and what was measured",
+        lectures=("7.4b", "7.4d", "7.11"),
+        takes="none: it shows the results that ship; the figure of each claim takes your own",
+    ),
     "hunger": Figure(
         title="Data hunger: a CNN and a ViT against the number of training images",
         lectures=("7.4b",),
@@ -30,5 +35,19 @@ NETWORKS: dict[str, Figure] = {
         },
         measured=True,
         small={"images": 300, "seen": 6_400},
+    ),
+    "receptive": Figure(
+        title="Receptive fields of a CNN, a Vision Transformer, and both together",
+        lectures=("7.10",),
+        text="the path of an image, or of a folder of images",
+        takes="--text: an image or a folder of images; model=: a model of images",
+        options={
+            "model": Option("", "a CNN or ViT, whose fields are measured; by default three train"),
+            "data": Option("fashion-mnist", "images with classes; without it, drawn scenes"),
+            "steps": Option(400, "training steps of 64 images", high=100_000),
+            "tries": TRIES,
+        },
+        measured=True,
+        small={"steps": 60},
     ),
 }

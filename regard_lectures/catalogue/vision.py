@@ -18,4 +18,16 @@ VISION: dict[str, Figure] = {
         measured=True,
         small={"images": 1_000, "seen": 12_800},
     ),
+    "pixels": Figure(
+        title="A Transformer on pixels: what it learns, and its memory beside R⁴",
+        lectures=("7.3",),
+        takes="data=: a folder of images with classes, which are made 8 × 8 and grey",
+        options={
+            "data": Option("digits", "a folder of images with classes; digits: the included ones"),
+            "steps": Option(1_200, "training steps of 64 images", high=100_000),
+            "tries": TRIES,
+        },
+        measured=True,
+        small={"steps": 200},
+    ),
 }

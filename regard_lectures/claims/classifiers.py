@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def train_classifier(
     half = (0.5,) * channels
     reader = ImageReader(height=height, width=width, channels=channels, mean=half, std=half)
     options = ImageOptions(
-        classes=names,
+        head=config.head,
         tokens=config.max_length,
         batch_tokens=course.batch * config.max_length,
         data=course.changes,
@@ -151,11 +151,24 @@ def read_splits(data: str, *, held_out: int, most: int, seed: int) -> tuple[Imag
         source = {"folder": str(path)} if path.is_dir() else {"file": str(path)}
         reader = _reader_of(path)
         section: Any = ImagesData(**source, held_out=held_out, seed=seed)
-        return load_images(section, reader), path.name
+        return with_tests(load_images(section, reader), seed), path.name
     section = ScenesData(pairs=most, held_out=held_out, seed=seed)
     half = (0.5,) * 3
     reader = ImageReader(height=SIDE, width=SIDE, channels=3, mean=half, std=half)
-    return load_images(section, reader), "drawn scenes"
+    return with_tests(load_images(section, reader), seed), "drawn scenes"
+
+
+def with_tests(splits: ImageSplits, seed: int) -> ImageSplits:
+    """Splits with test images: if there are none, a sixth of the training images, drawn at random.
+
+    Images of a person's own are mostly in one folder.
+    """
+    if "test" in splits.tests:
+        return splits
+    order = np.random.default_rng(seed).permutation(len(splits.train)).tolist()
+    count = max(1, round(len(order) / 6))
+    test, train = splits.train.take(order[:count]), splits.train.take(order[count:])
+    return replace(splits, train=train, tests={**splits.tests, "test": test})
 
 
 def _reader_of(path: Path) -> ImageReader:

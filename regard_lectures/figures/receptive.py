@@ -21,7 +21,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.draw import BLUE, INK, LINE_STYLES, LineStyle
+from regard.draw import BLUE, INK, LINE_STYLES, TEXT, LineStyle, shorten
 from regard.explain import Board, Drawing, Numbers, Words
 from regard_lectures.claims import claimed, interval, numbers_of
 from regard_lectures.claims.classifiers import Course, train_classifier
@@ -329,7 +329,10 @@ def receptive(measured: dict[str, Any], *, steps: int, tries: int, seed: int, **
         f"{measured['data']}, {64 * steps:,} images seen, widths 16 to 64, {trainings(tries)}."
     )
     with Board(words_receptive(numbers), (1.5, 1), details, limits=limits) as board:
-        styles = dict(zip(kinds, LINE_STYLES, strict=False))
+        styles = {
+            kind: LineStyle(style.colour, "-", style.marker)  # dashes say which share it is
+            for kind, style in zip(kinds, LINE_STYLES, strict=False)
+        }
         names: dict[Any, str] = {"both": "both: ViT on convolutions"}
         board.legend({
             **{names.get(kind, kind): style for kind, style in styles.items()},
@@ -363,14 +366,17 @@ def _draw_fields(board: Board, measured: dict[str, Any]) -> None:
     """Draw the fields over the image: a row for each model, before and after training."""
     models = measured["models"]
     left, top, width, height = board.panel_box(0)
-    pitch, gap, head = (height - 62) / max(len(models), 2), 8, 62
-    pitch = min(pitch, (width - 20) / 4)
-    for column, name in enumerate(("first, untrained", "trained", "last, untrained", "trained")):
-        for line, word in enumerate(name.split(", ") if ", " in name else ["", name]):
-            board.sheet.text((left + column * pitch, top + 29 * line), word)
+    head, gap, room = 62, 8, 0.24  # two lines of text; the share of the width for the names of the rows
+    pitch = min((height - head) / max(len(models), 2), (1 - room) * width / 4)
+    for column, name in enumerate(("first,", "", "last,", "")):
+        board.sheet.text((left + column * pitch, top), name)
+        board.sheet.text((left + column * pitch, top + 29), WAYS[column % 2])
     for row, (kind, values) in enumerate(models.items()):
         size = values.get("size") or measured["size"]
         image = _unpacked(measured["images"][kind], size)
+        point = (left + 4 * pitch + gap, top + head + (row + 0.5) * pitch - gap)
+        name = shorten(kind, left + width - point[0], TEXT)
+        board.sheet.text(point, name, align="left center")
         for column in range(4):
             layer, way = divmod(column, 2)
             axes = board.sheet.axes(

@@ -14,6 +14,7 @@ from regard.inputs.arrays import Dense, Ragged
 from regard.inputs.images.reader import ImageReader
 from regard.inputs.text import Processor
 from regard.models import CNNConfig, ViTConfig, build
+from regard.models.families.images import ClassHead
 from regard.runs.load import load
 from regard.runs.train import train
 from regard.tasks.classify_images import ClassifyImages, ImageOptions
@@ -50,7 +51,9 @@ def test_a_teacher_of_another_size_reads_the_same_pixels_with_its_classes_in_our
 def test_the_loss_is_the_papers(distillation):
     how = {"distillation": distillation, "weight": 0.3, "temperature": 2.0}
     model, taught = build(ViTConfig(**DEIT)), teacher(**how)
-    task = ClassifyImages(Processor(READER), options=ImageOptions(classes=CLASSES, smoothing=0.1))
+    task = ClassifyImages(
+        Processor(READER), options=ImageOptions(head=ClassHead(classes=CLASSES), smoothing=0.1)
+    )
     task.learn_from(taught)
     source, ids = Dense(torch.randn(5, 1, 8, 8)), torch.tensor([0, 1, 2, 0, 1])
     batch = Batch(source, Ragged(ids, (1,) * 5), tuple(range(5)))

@@ -1,0 +1,1 @@
+"""Rows of tables -> a model of numbers."""
