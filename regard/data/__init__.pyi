@@ -1,5 +1,6 @@
 from regard.data.batch import Batch as Batch
 from regard.data.batch import Cursor as Cursor
+from regard.data.config import DigitsData as DigitsData
 from regard.data.config import ImagesData as ImagesData
 from regard.data.config import ScenesData as ScenesData
 from regard.data.images.labelled_images import ImageSplits as ImageSplits

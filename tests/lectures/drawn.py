@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
+
 from regard.explain.drawing import Drawing
-from regard_lectures import FIGURES, show
+from regard_lectures import FIGURES, results, show
 
 SMALL: dict[str, dict[str, int | str]] = {  # options of figures that measure time or train
     "crossover": {"dim": 16, "rounds": 1},
@@ -20,9 +22,13 @@ SMALL: dict[str, dict[str, int | str]] = {  # options of figures that measure ti
 def drawn(name: str) -> Drawing:
     """A figure with its default options, or with small ones if it would take long.
 
-    A figure with stored results is drawn from them.
+    A figure with stored results is drawn from them. If they are missing it fails at once, as it
+    would train for long.
     """
-    return show(name, **SMALL.get(name, {}))
+    options, figure = SMALL.get(name, {}), FIGURES[name]
+    if figure.measured and results.stored(name, figure.read(options)) is None:
+        pytest.fail(f"no stored result of {name} for its default options: train and store it")
+    return show(name, **options)
 
 
 def fast_figures() -> list[str]:

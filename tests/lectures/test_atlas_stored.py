@@ -24,6 +24,7 @@ from regard_lectures.figures.phrase_scores import causal_weights, scores_apart
 from tests.legible import problems, texts
 
 FIGURES_FOLDER = "regard_lectures.figures"
+FOLDERS = (FIGURES_FOLDER, "regard_lectures.claims")
 QUICK = {"bilinear"}
 """Figures that train at each call, in about a second."""
 OTHERWISE = {"orthogonal"}
@@ -31,8 +32,13 @@ OTHERWISE = {"orthogonal"}
 STORED = [name for name, figure in FIGURES.items() if figure.measured]
 
 
-def trains(function) -> bool:
-    """Whether a function, or one of the atlas that it names, takes a step of an optimizer."""
+def trains(function, *, classes: bool = False) -> bool:
+    """Whether a function, or one of the atlas that it names, takes a step of an optimizer.
+
+    Args:
+        function: The function.
+        classes: Look into the classes that it names, too.
+    """
     waiting, known = [function], set()
     while waiting:
         called = waiting.pop()
@@ -43,8 +49,9 @@ def trains(function) -> bool:
                 return True
             if isinstance(node, ast.Name):
                 named = inspect.unwrap(inspect.getmodule(called).__dict__.get(node.id, len))
-                ours = getattr(named, "__module__", "").startswith(FIGURES_FOLDER)
-                if ours and inspect.isroutine(named) and named not in known:
+                ours = getattr(named, "__module__", "").startswith(FOLDERS)
+                runs = inspect.isroutine(named) or (classes and inspect.isclass(named))
+                if ours and runs and named not in known:
                     waiting.append(named)
     return False
 
@@ -66,7 +73,7 @@ def test_what_draws_a_figure_does_not_train(name):
 def test_what_measures_a_figure_is_a_function_of_its_own(name):
     module = import_module(f"{FIGURES_FOLDER}.{FIGURES[name].module}")
     measure = vars(module).get("measure", vars(module).get(f"measure_{name}"))
-    assert trains(measure) or name in OTHERWISE
+    assert trains(measure, classes=True) or name in OTHERWISE
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -80,6 +87,7 @@ def test_the_result_of_the_default_options_ships(name):
 @pytest.mark.parametrize("name", STORED)
 def test_a_stored_result_is_drawn_without_training(name, monkeypatch, tmp_path):
     monkeypatch.setattr(torch.optim.Adam, "__init__", None)
+    assert results.stored(name, FIGURES[name].read({})) is not None
     drawing = show(name, tmp_path / "figure.png")
     assert problems(drawing.figure) == []
     assert json.loads(json.dumps(drawing.numbers, allow_nan=False)) == drawing.numbers

@@ -12,6 +12,7 @@ import pytest
 from regard_lectures import FIGURES
 from regard_lectures.claims import CLAIMS, interval, judge, numbers_of
 from regard_lectures.claims.rule import T_95
+from tests.lectures.drawn import drawn
 
 LEDGER = Path(__file__).parents[2] / "docs" / "lectures.md"
 
@@ -63,10 +64,8 @@ def test_every_claim_is_a_row_of_the_ledger():
 
 
 def test_a_figure_of_a_claim_has_its_verdict_among_its_numbers():
-    from regard_lectures import show
-
     for name in CLAIMS:
         if name in FIGURES:
-            numbers = show(name).numbers
+            numbers = drawn(name).numbers
             differences = {part: numbers[f"differences_{part}"] for part in CLAIMS[name].parts}
             assert judge(name, differences).verdict == numbers["verdict"]
