@@ -17,7 +17,16 @@ import torch
 from numpy.typing import NDArray
 from torch.optim.lr_scheduler import LambdaLR
 
-from regard.data import Cursor, ImagesData, ImageSplits, LabelledImages, ScenesData, load_images
+from regard.data import (
+    Cursor,
+    DigitsData,
+    ImagesData,
+    ImageSplits,
+    LabelledImages,
+    ScenesData,
+    load_images,
+)
+from regard.errors import InputError
 from regard.inputs import ImageReader, Processor
 from regard.models import build
 from regard.tasks import ClassifyImages, ImageOptions, Teacher
@@ -27,7 +36,11 @@ from regard_lectures.progress import OnStep
 WARMUP = 0.05
 """The share of the steps in which the learning rate rises; then it falls as a cosine, to 0."""
 SIDE = 32
-"""Height and width of the drawn scenes."""
+"""Height and width of the drawn scenes, and of a person's own images in colour."""
+FOLDS = 5
+"""Test splits of the included digits."""
+FASHION, DIGITS = "fashion-mnist", "digits"
+"""Images that are read if a folder of this name is here, and images that are included."""
 
 
 @dataclass(frozen=True)
@@ -140,22 +153,38 @@ def read_splits(data: str, *, held_out: int, most: int, seed: int) -> tuple[Imag
     """The images that a claim is measured on, and their name.
 
     Args:
-        data: A folder or file of images with classes, such as Fashion-MNIST's IDX files. If there
-            is none of that name, scenes are drawn, and the classes are the shapes.
+        data: A folder or file of images with classes, such as Fashion-MNIST's IDX files; or
+            `digits`, the included ones, 4 times as large. If it is `fashion-mnist` and there is no
+            such folder, or if it is empty, scenes are drawn, and the classes are the shapes.
         held_out: How many images to set aside for validation.
         most: How many training images to draw, if scenes are drawn.
         seed: Of the images that are set aside, or of the scenes.
+
+    Raises:
+        InputError: There is no such folder or file, or it has no images with classes.
     """
     path = Path(data)
-    if path.exists():
+    if data and path.exists():
         source = {"folder": str(path)} if path.is_dir() else {"file": str(path)}
-        reader = _reader_of(path)
         section: Any = ImagesData(**source, held_out=held_out, seed=seed)
-        return with_tests(load_images(section, reader), seed), path.name
+        return with_tests(load_images(section, _reader_of(path)), seed), path.resolve().name
+    if data == DIGITS:
+        splits = load_images(DigitsData(fold=seed % FOLDS), reader_of(8, 1))
+        tests = {name: _enlarged(images) for name, images in splits.tests.items()}
+        train, valid = _enlarged(splits.train), _enlarged(splits.valid)
+        return replace(splits, train=train, valid=valid, tests=tests), "digits"
+    if data not in ("", FASHION):
+        raise InputError(
+            "data", got=data, expected="a folder or file of images with classes, or digits"
+        )
     section = ScenesData(pairs=most, held_out=held_out, seed=seed)
-    half = (0.5,) * 3
-    reader = ImageReader(height=SIDE, width=SIDE, channels=3, mean=half, std=half)
-    return with_tests(load_images(section, reader), seed), "drawn scenes"
+    return with_tests(load_images(section, reader_of(SIDE, 3)), seed), "drawn scenes"
+
+
+def _enlarged(images: LabelledImages) -> LabelledImages:
+    """Digits of 8 x 8 with each pixel repeated 4 x 4 times."""
+    pixels = np.asarray(images.values[:])
+    return labelled(pixels.repeat(SIDE // 8, axis=2).repeat(SIDE // 8, axis=3), images.labels)
 
 
 def with_tests(splits: ImageSplits, seed: int) -> ImageSplits:
@@ -172,8 +201,12 @@ def with_tests(splits: ImageSplits, seed: int) -> ImageSplits:
 
 
 def _reader_of(path: Path) -> ImageReader:
-    """A reader for grey images of 28 x 28, as MNIST's, or else for images in colour of 32 x 32."""
-    grey = not path.is_dir() or any("idx" in file.name for file in path.iterdir())
-    side, channels = (28, 1) if grey else (SIDE, 3)
+    """A reader for grey images of 28 x 28 of IDX files, or else for images in colour of 32 x 32."""
+    names = [file.name for file in path.iterdir()] if path.is_dir() else [path.name]
+    return reader_of(28, 1) if any("idx" in name for name in names) else reader_of(SIDE, 3)
+
+
+def reader_of(side: int, channels: int) -> ImageReader:
+    """A reader of square images, whose values become -1 to 1."""
     half = (0.5,) * channels
     return ImageReader(height=side, width=side, channels=channels, mean=half, std=half)
