@@ -29,8 +29,8 @@ NETWORKS: dict[str, Figure] = {
         takes="data=: a folder or file of images with classes",
         options={
             "data": Option("fashion-mnist", "images with classes; without it, drawn scenes"),
-            "images": Option(1_000, "training images", low=20, high=1e6),
-            "seen": Option(64_000, "images seen in each training", low=64, high=1e8),
+            "images": Option(1_000, "training images", low=20, high=1_000_000),
+            "seen": Option(32_000, "images seen in each training", low=64, high=1e8),
             "tries": TRIES,
         },
         measured=True,
