@@ -42,8 +42,8 @@ FOLDS = 5
 KINDS = {"pixels": 1, "patches of 2 × 2": 2}
 """What is a token, and its side."""
 UNFUSED, FUSED = "matrices", "fused"
-BORDER = 3.5
-"""An exponent of R above this is said to be near 4."""
+BORDER = 0.5
+"""An exponent of R that is no farther from 4 is said to be near it."""
 
 
 def config_of(side: int, patch: int) -> ViTConfig:
@@ -103,7 +103,7 @@ def measure(data: str, steps: int, tries: int, seed: int) -> dict[str, Any]:
         "accuracies": accuracies,
         "parameters": parameters,
         "sizes": sizes,
-        "data": "8 × 8 digits" if data == DIGITS else f"{Path(data).name}, 8 × 8",
+        "data": "8 × 8 digits" if data == DIGITS else f"{Path(data).resolve().name}, 8 × 8",
         "differences": {"memory": [growth_over_8(row) for row in memory[UNFUSED]]},
     }
 
@@ -145,10 +145,10 @@ def words_pixels(numbers: Numbers) -> Words:
     """How memory grows, with weights as matrices and fused, and how well pixels are learned."""
     small, large = numbers["resolutions"][-2:]
     power, fused = numbers["exponent_matrices"], numbers["exponent_fused"]
-    near = " " if power > BORDER else " no more than "
-    title = f"On pixels, memory grows as{near}R^{power:.1f} from R = {small} to {large}"
+    short = " no more than" if power < 4 - BORDER else ""
+    title = f"On pixels, memory grows as{short} R^{power:.1f} from R = {small} to {large}"
     verdict = {
-        "holds": f"faster than R³{', near R⁴' if power > BORDER else ''}",
+        "holds": f"faster than R³{', near R⁴' if abs(power - 4) <= BORDER else ''}",
         "does not hold": "slower than R³",
         "cannot tell": "not surely faster than R³",
     }[numbers["verdict_memory"]]
@@ -168,6 +168,7 @@ def words_pixels(numbers: Numbers) -> Words:
 def pixels(measured: dict[str, Any], data: str, steps: int, tries: int, seed: int) -> Drawing:
     """Draw memory against R beside R⁴, and the accuracies on pixels and on patches."""
     memory = {kind: np.mean(rows, axis=0).tolist() for kind, rows in measured["memory"].items()}
+    same = all(row == rows[0] for rows in measured["memory"].values() for row in rows)
     sizes, counts = measured["sizes"], measured["parameters"]
     numbers: Numbers = {
         "data": measured["data"],
@@ -186,14 +187,15 @@ def pixels(measured: dict[str, Any], data: str, steps: int, tries: int, seed: in
     }
     details = (
         f"Peak of what torch allocates in a training step on one image, {LAYERS} layers of {HEADS} "
-        f"heads, {DIM} wide; the weights of the model are not counted. As matrices: softmax(QKᵀ/√d) "
-        "is computed and kept for the backward pass; fused: PyTorch's kernel. One matrix of weights "
-        f"for each head and layer has 4 · {LAYERS} · {HEADS} · R⁴ bytes; several such tensors are "
-        "held. Memory is the same with every seed. Trained with "
-        f"{BATCH} images a step, {steps:,} steps of Adam at {RATE:g} on {sizes[0]:,} images, unchanged; "
-        f"{sizes[1]:,} test images, for each seed another part. Parameters: "
-        + ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
-        + f". Seeds from {seed}."
+        f"heads, {DIM} wide; the model's own weights are not counted. As matrices: softmax(QKᵀ/√d) "
+        "is computed and kept for the backward pass; fused: PyTorch's kernel. One matrix of "
+        f"attention for each head and layer has 4 · {LAYERS} · {HEADS} · R⁴ bytes in all; several "
+        "such tensors are held. "
+        + ("The seed makes no difference. " if same and tries > 1 else "")
+        + f"Trained with {BATCH} images a step, {steps:,} steps of Adam at {RATE:g} on "
+        f"{sizes[0]:,} images, unchanged; {sizes[1]:,} test images, for each seed another part. "
+        f"Parameters: {', '.join(f'{kind} {count:,}' for kind, count in counts.items())}. "
+        f"Seeds from {seed}."
     )
     limits = f"{measured['data']}, {sizes[0]:,} training images, {steps:,} steps, "
     limits += f"{LAYERS} layers, {trainings(tries)}; memory: 1 image."
