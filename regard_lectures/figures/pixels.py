@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from regard.data import DigitsData, ImagesData, ImageSplits, load_images
-from regard.draw import BLUE, LINE_STYLES, MUTED
+from regard.draw import INK, LINE_STYLES, MUTED
 from regard.explain import Board, Drawing, Numbers, Words
 from regard.inputs import Dense, ImageReader
 from regard.layers import Edit, Tap
@@ -200,13 +200,13 @@ def pixels(measured: dict[str, Any], data: str, steps: int, tries: int, seed: in
     limits = f"{measured['data']}, {sizes[0]:,} training images, {steps:,} steps, "
     limits += f"{LAYERS} layers, {trainings(tries)}; memory: 1 image."
     with Board(words_pixels(numbers), (1.6, 1), details, limits=limits) as board:
-        names = {UNFUSED: "weights as matrices", FUSED: "fused kernel"}
+        names = {UNFUSED: "attention as matrices", FUSED: "fused kernel"}
         axes = board.chart(0, "peak memory of a training step", "R: pixels at a side", ticks=110)
         for (kind, name), style in zip(names.items(), LINE_STYLES, strict=False):
             axes.curve(RESOLUTIONS, memory[kind], style=style, marker=style.marker, label=name)
         axes.plot(
             RESOLUTIONS, numbers["bytes_of_weights"], color=MUTED, linestyle=":", linewidth=2.2,
-            label="R⁴: the weights alone",
+            label="R⁴: attention weights alone",
         )  # fmt: skip
         axes.log_axis("x", RESOLUTIONS)
         axes.set_xticks(RESOLUTIONS, [str(side) for side in RESOLUTIONS])
@@ -220,14 +220,17 @@ def pixels(measured: dict[str, Any], data: str, steps: int, tries: int, seed: in
 
 
 def _draw_accuracies(board: Board, accuracies: dict[str, list[float]]) -> None:
-    """Draw the accuracy on pixels and on patches, a point for each seed."""
+    """Draw the accuracy on pixels and on patches, a point for each seed and a bar at the mean."""
     axes = board.chart(1, "accuracy on new images, %", "what a token is")
     lowest = min(min(values) for values in accuracies.values())
     for index, values in enumerate(accuracies.values()):
-        axes.bar(index, float(np.mean(values)), width=0.6, color=BLUE if index == 0 else MUTED)
-        axes.plot([index] * len(values), values, "ko", markersize=7)
+        mean, colour = float(np.mean(values)), LINE_STYLES[2 * index].colour
+        axes.hlines(mean, index - 0.25, index + 0.25, color=colour, linewidth=6)
+        axes.plot([index] * len(values), values, "o", color=INK, markersize=8)
         axes.write_beside((index, max(values)), span(values, ".1f"), xytext=(0, 8))
     axes.set_xticks(range(len(accuracies)), [kind.replace(" of", "") for kind in accuracies])
     axes.set_xlim(-0.6, len(accuracies) - 0.4)
-    axes.set_ylim(max(0.0, lowest - 15), 106)
-    axes.set_yticks([tick for tick in range(0, 101, 10) if tick > lowest - 15])
+    low = max(0.0, lowest - 0.4 * max(5.0, 100 - lowest))
+    axes.set_ylim(low, 100 + 0.15 * (100 - low))
+    step = 2 if low > 88 else 5 if low > 70 else 10 if low > 40 else 20
+    axes.set_yticks([tick for tick in range(0, 101, step) if tick >= low])
