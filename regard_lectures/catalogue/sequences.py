@@ -307,6 +307,21 @@ SEQUENCES = {
         },
         measured=True,
     ),
+    "diversity": Figure(
+        title="Does dropout make the heads of a layer differ?",
+        lectures=("3.4",),
+        text="texts with slashes between them, or an image, that a trained model reads",
+        takes="--text: texts, or images; model=: any model with several heads",
+        options={
+            "model": Option("", "a model whose heads are compared; by default three kinds train"),
+            "dropout": Option(0.1, "the share that is dropped", low=0.01, high=0.9),
+            "steps": Option(2000, "training steps of each kind", high=100_000),
+            "pairs": Option(20_000, "pairs of sentences to train on", high=1_000_000),
+            "tries": TRIES,
+        },
+        measured=True,
+        small={"steps": 300, "pairs": 5_000},
+    ),
     "question": Figure(
         title="Is there a head that asks “Any adjectives in front of me?”",
         lectures=("3.4",),

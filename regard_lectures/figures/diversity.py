@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -33,13 +34,14 @@ from regard.layers import Tap
 from regard.models import TransformerConfig, build, evaluating
 from regard.tasks import Translate
 from regard_lectures.claims import interval, numbers_of
+from regard_lectures.claims.journal import Journal
 from regard_lectures.figures.descent import Descent, train_on
 from regard_lectures.limits import model_line
 from regard_lectures.own_looks import look_at
 from regard_lectures.progress import OnStep, training_progress
 from regard_lectures.tries import listed, span, trainings
 
-WITHOUT, WITH, OF_WEIGHTS = "no dropout", "dropout", "of the weights"
+WITHOUT, WITH, OF_WEIGHTS = "no dropout", "dropout", "dropout of weights"
 KINDS = (WITHOUT, WITH, OF_WEIGHTS)
 DIM, HEADS, LAYERS, HIDDEN = 64, 4, 2, 128
 UNSEEN, BATCH_TOKENS, RATE, WARMUP = 200, 1024, 0.006, 50
@@ -119,14 +121,18 @@ def measure_trained(
     """
     kinds = ("distance", "cosine", "sharpness", "right")
     result: dict[str, Any] = {what: {kind: [] for kind in KINDS} for what in kinds}
-    with training_progress(steps * tries * len(KINDS)) as on_step:
-        for one_seed in range(seed, seed + tries):
-            splits = grammar.splits(pairs=pairs, held_out=UNSEEN, seed=one_seed)
+    settings = {"dropout": dropout, "steps": steps, "pairs": pairs}
+    count = steps * tries * len(KINDS)
+    with Journal("diversity", settings) as journal, training_progress(count) as on_step:
+        for number in range(seed, seed + tries):
+            splits = grammar.splits(pairs=pairs, held_out=UNSEEN, seed=number)
             for kind in KINDS:
-                run = train(settings_of(kind, dropout), splits, steps, one_seed, on_step)
-                result["layers"] = run.pop("layers")
-                for what, value in run.items():
-                    result[what][kind].append(value)
+                rates = settings_of(kind, dropout)
+                run = partial(train, rates, splits, steps, number, on_step)
+                trained = journal.get(f"{kind} {number}", run)
+                result["layers"] = trained["layers"]
+                for what in kinds:
+                    result[what][kind].append(trained[what])
     means = {kind: np.mean(result["distance"][kind], 1) for kind in KINDS}
     differences = (means[WITH] - means[WITHOUT]).tolist()
     return {"trained": True, **result, "differences": {"heads": differences}}
@@ -216,9 +222,7 @@ def _words_trained(numbers: Numbers) -> Words:
         "cannot tell": "Whether dropout makes heads differ, these trainings cannot tell",
     }
     judged = interval(numbers["differences_heads"])
-    distance = ", ".join(
-        f"{kind} {np.mean(numbers['mean_distance'][kind]):.3f}" for kind in KINDS
-    )
+    distance = ", ".join(f"{kind} {np.mean(numbers['mean_distance'][kind]):.3f}" for kind in KINDS)
     right = ", ".join(f"{span(numbers['right'][kind], '.0f')}%" for kind in KINDS)
     against = interval(numbers["differences_of_weights"])
     verb = {"holds": "more", "does not hold": "less"}.get(against.verdict, "not surely more")
