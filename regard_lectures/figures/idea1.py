@@ -7,18 +7,21 @@ see what the rest of the network does without the attention that it was trained 
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from regard.data import LabelledImages
+from regard.data import ImageSplits, LabelledImages
 from regard.draw import BLUE, MUTED, ORANGE
 from regard.explain import Board, Drawing, Numbers, Words
 from regard.models import ResNetConfig
 from regard_lectures.claims import claimed, interval, numbers_of
 from regard_lectures.claims.classifiers import Course, read_splits, train_classifier
-from regard_lectures.progress import training_progress
+from regard_lectures.claims.journal import Journal
+from regard_lectures.progress import OnStep, training_progress
 from regard_lectures.tries import span, trainings
 
 FILTERS = (32, 64, 128)
@@ -61,36 +64,52 @@ def measure(data: str, images: int, seen: int, tries: int, seed: int) -> dict[st
         (tries, stages); the numbers of parameters.
     """
     splits, name = read_splits(data, held_out=HELD_OUT, most=images, seed=seed)
-    test, course = splits.tests["test"][:TESTED], Course(seen, RATE)
-    classes = sorted({*splits.train.labels, *test.labels})
-    accuracies: dict[str, list[float]] = {PLAIN: [], ATTENDING: [], REMOVED: []}
-    factors, parameters = [], {}
-    with training_progress(2 * tries * course.steps) as on_step:
-        for one_seed in range(seed, seed + tries):
-            order = np.random.default_rng(one_seed).permutation(len(splits.train))[:images]
-            chosen = splits.train.take(order.tolist())
-            for kind, config in configs(test).items():
-                trained = train_classifier(
-                    config, chosen, course, one_seed, on_step, classes=classes
-                )
-                accuracies[kind].append(trained.accuracy(test))
-                parameters[kind] = sum(p.numel() for p in trained.model.parameters())
-            learned = gammas(trained.model)  # of the one with attention, the last
-            factors.append([float(gamma.detach()) for gamma in learned])
-            with torch.no_grad():
-                for gamma in learned:
-                    gamma.zero_()
-            accuracies[REMOVED].append(trained.accuracy(test))
+    images = min(images, len(splits.train))
+    settings = {"data": str(Path(data).resolve()), "images": images, "seen": seen, "seed": seed}
+    steps = 2 * tries * Course(seen).steps
+    with Journal("idea1", settings) as journal, training_progress(steps) as on_step:
+        runs = [
+            journal.get(str(number), partial(train_both, splits, images, seen, number, on_step))
+            for number in range(seed, seed + tries)
+        ]
+    accuracies = {
+        kind: [run["accuracies"][kind] for run in runs] for kind in (PLAIN, ATTENDING, REMOVED)
+    }
     pairs = zip(accuracies[ATTENDING], accuracies[PLAIN], strict=True)
     return {
         "accuracies": accuracies,
-        "gammas": factors,
-        "parameters": parameters,
+        "gammas": [run["gammas"] for run in runs],
+        "parameters": runs[0]["parameters"],
         "data": name,
-        "images": min(images, len(splits.train)),
-        "tested": len(test),
+        "images": images,
+        "tested": min(TESTED, len(splits.tests["test"])),
         "differences": {"attention": [with_it - without for with_it, without in pairs]},
     }
+
+
+def train_both(
+    splits: ImageSplits, count: int, seen: int, seed: int, on_step: OnStep
+) -> dict[str, Any]:
+    """Accuracies of both networks with one seed, the learned γ, and the numbers of parameters."""
+    test = splits.tests["test"][:TESTED]
+    order = np.random.default_rng(seed).permutation(len(splits.train))[:count]
+    chosen = splits.train.take(order.tolist())
+    classes = sorted({*splits.train.labels, *test.labels})
+    accuracies, parameters, factors = {}, {}, []
+    for kind, config in configs(test).items():
+        trained = train_classifier(
+            config, chosen, Course(seen, RATE), seed, on_step, classes=classes
+        )
+        accuracies[kind] = trained.accuracy(test)
+        parameters[kind] = sum(p.numel() for p in trained.model.parameters())
+        if kind == ATTENDING:
+            learned = gammas(trained.model)
+            factors = [float(gamma.detach()) for gamma in learned]
+            with torch.no_grad():
+                for gamma in learned:
+                    gamma.zero_()
+            accuracies[REMOVED] = trained.accuracy(test)
+    return {"accuracies": accuracies, "gammas": factors, "parameters": parameters}
 
 
 def words_idea1(numbers: Numbers) -> Words:
@@ -163,9 +182,12 @@ def idea1(
         for index, colour in enumerate((BLUE, ORANGE, MUTED)):
             mean = float(table[index].mean())
             axes.hlines(mean, index - 0.25, index + 0.25, color=colour, linewidth=6)
-            axes.write_beside((index, table[index].max()), f"{mean:.1f}", xytext=(0, 10))
+            axes.write_beside(
+                (index + 0.25, mean), f"{mean:.1f}", xytext=(4, 0), ha="left", va="center",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+            )  # fmt: skip
         axes.set_xticks(range(len(kinds)), ["plain", "attention", "its γ = 0 again"])
-        axes.set_xlim(-0.5, len(kinds) - 0.5)
+        axes.set_xlim(-0.5, len(kinds) - 0.35)
         room = max(1.0, float(table.max() - table.min()))
         axes.set_ylim(table.min() - 0.2 * room, table.max() + 0.3 * room)
         axes = board.chart(1, "learned γ", "attention after stage")
