@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -161,9 +162,10 @@ def measure(
         Shares in percent by model: (tries, layers), and some fields as pictures.
     """
     if model or text is not None:
-        return _measure_loaded(viewers(model, text), seed)
+        return _measure_loaded(viewers(model, text), seed, own=text is not None)
     pictures = read_pictures(data, train=min(IMAGES, 64 * steps), unseen=UNSEEN, side=SIDE, seed=0)
     channels = pictures.train.values.shape[1]
+    classes = sorted({*pictures.train.labels, *pictures.unseen.labels})
     configs = {
         "CNN": cnn_config(channels, SIDE),
         "ViT": vit_config(channels, SIDE),
@@ -173,14 +175,16 @@ def measure(
 
     def run(kind: str, one_seed: int, on_step: OnStep) -> dict[str, Any]:
         course = Course(64 * steps, RATES[kind])
-        classifier = train_classifier(configs[kind], pictures.train, course, one_seed, on_step)
+        classifier = train_classifier(
+            configs[kind], pictures.train, course, one_seed, on_step, classes=classes
+        )
         models = {"untrained": untrained(classifier.model, one_seed), "trained": classifier.model}
         return {
             "accuracy": classifier.accuracy(pictures.unseen),
             **_fields_of(models, pixels, one_seed, 1),
         }
 
-    settings = {"data": pictures.name, "steps": steps, "tries": tries, "seed": seed}
+    settings = {"data": str(Path(data).resolve()), "steps": steps}
     models: dict[str, Any] = {}
     with (
         Journal("receptive", settings) as journal,
@@ -213,9 +217,11 @@ def measure(
     }
 
 
-def _measure_loaded(loaded: list[Viewer], seed: int) -> dict[str, Any]:
+def _measure_loaded(loaded: list[Viewer], seed: int, *, own: bool) -> dict[str, Any]:
     """The fields of models that are loaded, beside those of their shape with random weights."""
     models, images, limits = {}, {}, []
+    count, kind = len(loaded[0].pixels), "image" if own else "drawn scene"
+    shown = f"{count} {kind}{'s' if count > 1 else ''}"
     for viewer in loaded:
         draws = max(1, DRAWS // len(viewer.pixels))
         both = {"untrained": untrained(viewer.model, seed), "trained": viewer.model}
@@ -227,7 +233,7 @@ def _measure_loaded(loaded: list[Viewer], seed: int) -> dict[str, Any]:
         images[viewer.name] = _packed(np.rint(255 * viewer.pictures[0].mean(0)))
         limits.append(model_line(viewer.pipeline))
     return {
-        "models": models, "data": "", "own": f"{len(loaded[0].pixels)}", "size": [],
+        "models": models, "data": "", "own": shown, "size": [],
         "limits": limits[0] if len(limits) == 1 else f"{' and '.join(models)}, as they ship.",
         "images": images, "differences": {},
     }  # fmt: skip
@@ -324,7 +330,7 @@ def receptive(measured: dict[str, Any], *, steps: int, tries: int, seed: int, **
             + ", ".join(f"{kind} {np.mean(models[kind]['accuracy']):.0f}%" for kind in kinds) + "."
         )  # fmt: skip
     else:
-        details += f"Own images: {measured['own']}."
+        details += f"Mean of {measured['own']}."
     limits = measured["limits"] or (
         f"{measured['data']}, {64 * steps:,} images seen, widths 16 to 64, {trainings(tries)}."
     )
@@ -366,7 +372,7 @@ def _draw_fields(board: Board, measured: dict[str, Any]) -> None:
     """Draw the fields over the image: a row for each model, before and after training."""
     models = measured["models"]
     left, top, width, height = board.panel_box(0)
-    head, gap, room = 62, 8, 0.24  # two lines of text; the share of the width for the names of the rows
+    head, gap, room = 62, 8, 0.24  # two lines of text; the share of the width for names of rows
     pitch = min((height - head) / max(len(models), 2), (1 - room) * width / 4)
     for column, name in enumerate(("first,", "", "last,", "")):
         board.sheet.text((left + column * pitch, top), name)
