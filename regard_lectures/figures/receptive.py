@@ -232,10 +232,10 @@ def _measure_loaded(loaded: list[Viewer], seed: int, *, own: bool) -> dict[str, 
         } | {"accuracy": [], "size": size}  # fmt: skip
         images[viewer.name] = _packed(np.rint(255 * viewer.pictures[0].mean(0)))
         limits.append(model_line(viewer.pipeline))
+    line = limits[0] if len(limits) == 1 else f"{shown}, {' and '.join(models)} as they ship."
     return {
         "models": models, "data": "", "own": shown, "size": [],
-        "limits": limits[0] if len(limits) == 1 else f"{' and '.join(models)}, as they ship.",
-        "images": images, "differences": {},
+        "limits": line, "images": images, "differences": {},
     }  # fmt: skip
 
 
