@@ -243,20 +243,21 @@ class Viewer:
     pipeline: Any
 
 
-def viewers(model: str, text: str | None) -> list[Viewer]:
+def viewers(model: str, text: str | None, scenes: int = SCENES) -> list[Viewer]:
     """A person's model, or those that ship, with their images, or drawn scenes.
 
     Args:
         model: Its name or folder; empty: a ResNet and a Vision Transformer that ship.
         text: The path of an image or of a folder of images; None: drawn scenes.
+        scenes: How many scenes are drawn.
 
     Raises:
         InputError: If the model does not read images, or there is no such image.
     """
-    return [_viewer(name, text) for name in ((model,) if model else SHIPPED)]
+    return [_viewer(name, text, scenes) for name in ((model,) if model else SHIPPED)]
 
 
-def _viewer(name: str, text: str | None) -> Viewer:
+def _viewer(name: str, text: str | None, scenes: int) -> Viewer:
     pipeline = load(name, device="cpu")
     model: Any = pipeline.model.eval()
     if not pipeline.reads_images or not hasattr(model.encoder, "blocks"):
@@ -267,7 +268,7 @@ def _viewer(name: str, text: str | None) -> Viewer:
     reader = pipeline.processor.source
     items: Sequence[Any]
     if text is None:
-        items = [make_scene(0, 2, number, most=2).draw(reader.height) for number in range(SCENES)]
+        items = [make_scene(0, 2, number, most=2).draw(reader.height) for number in range(scenes)]
     else:
         items = reader.files_in([text], _logger.warning)
     pictures = np.stack([image.values for image in reader.read(items)])
