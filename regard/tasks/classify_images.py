@@ -48,7 +48,7 @@ from regard.tasks.measures.accuracy import Measures, class_scores
 from regard.tasks.measures.report import ExampleSet, Selection
 from regard.tasks.picture_traces import cell_words, classifier, dense_records, image_grid
 from regard.tasks.teacher import Teacher
-from regard.tasks.trace import Trace
+from regard.tasks.trace import Classified, Trace
 
 
 @dataclass(frozen=True)
@@ -328,20 +328,25 @@ class ClassifyImages(LabelledTask[Any]):
         batches = equal_length_batches([model.config.max_length] * len(images), TOKENS_AT_ONCE)
         return (self.reader.collate(self.reader.read([images[i] for i in b])) for b in batches)
 
+    def traced_answer(
+        self, model: ImageEncoder, source: Dense, tap: Tap
+    ) -> tuple[str | None, str, Classified | None]:
+        """The class of one image, a remark on it, and the classifier, all for `trace`."""
+        if not model.config.head.classes:
+            model.hidden(source, tap)
+            return None, "", None
+        [probabilities] = model.classify(source, tap).softmax(dim=1)
+        probability, best = probabilities.max(dim=0)
+        label = model.config.head.classes[int(best)]
+        note = f"It is read as {label}, with a probability of {float(probability):.3f}."
+        return label, note, classifier(model, source, tap.edits)
+
     def trace(self, model: ImageEncoder, item: Any, tap: Tap, **_: Any) -> Trace:
-        """Reads one image, and returns what the tap records and the predicted class."""
+        """Reads one image, and returns what the tap records and what is predicted."""
         [encoded] = self.reader.read([item])
         source, pixels = self.reader.collate([encoded]).to(model.device), encoded.values
-        classified, label, note = None, None, ""
         with evaluating(model):
-            if model.config.head.classes:
-                [probabilities] = model.classify(source, tap).softmax(dim=1)
-                probability, best = probabilities.max(dim=0)
-                label = model.config.head.classes[int(best)]
-                note = f"It is read as {label}, with a probability of {float(probability):.3f}."
-                classified = classifier(model, source, tap.edits)
-            else:
-                model.hidden(source, tap)
+            label, note, classified = self.traced_answer(model, source, tap)
         picture = image_grid(
             model, source, pixels, lambda: np.asarray(display_image(item)), tap.layouts
         )
