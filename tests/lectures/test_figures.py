@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from regard.draw.sheet import TEXT, WIDTH, style, text_width
+from regard.draw.sheet import TEXT, WIDTH, style, text_width, wrap
 from regard.explain.drawing import EDGE
 from regard_lectures import FIGURES, own_inputs, show
 from tests.lectures.drawn import drawn
@@ -26,9 +26,17 @@ def test_words_follow_from_the_numbers_and_can_be_read(name):
     shown = " ".join(text.get_text() for text, _ in texts(drawing.figure))
     for sentence in (drawing.title, drawing.caption, drawing.limits):
         assert all(word in shown for word in sentence.split()), "cut in the picture"
+    assert len(texts(drawing.figure)) > 10
     assert drawing.limits
     with style():
+        assert len(wrap(drawing.caption, WIDTH - 2 * EDGE, TEXT)) <= 3
         assert text_width(drawing.limits, TEXT) <= WIDTH - 2 * EDGE, "limits are one line"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [1, 5, 9, 12])
+def test_a_step_alone_can_be_read(step):  # all of them side by side are an overview
+    assert problems(show("steps", step=step).figure) == []
 
 
 def without_digits(text: str) -> str:
