@@ -15,6 +15,7 @@ from dataclasses import replace
 from regard_lectures.catalogue.networks import NETWORKS
 from regard_lectures.catalogue.sequences import SEQUENCES
 from regard_lectures.catalogue.vision import VISION
+from regard_lectures.claims import CLAIMS
 from regard_lectures.figure import SEED
 
 FIGURES = {
@@ -26,3 +27,5 @@ FIGURES = {
     )
     for name, figure in (SEQUENCES | NETWORKS | VISION).items()
 }
+CLAIMED = dict.fromkeys(claim.row for name, claim in CLAIMS.items() if name in FIGURES)
+FIGURES["claims"] = replace(FIGURES["claims"], lectures=tuple(CLAIMED))

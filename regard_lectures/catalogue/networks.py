@@ -7,7 +7,7 @@ from regard_lectures.figure import TRIES, Figure, Option
 NETWORKS: dict[str, Figure] = {
     "claims": Figure(
         title="The lectures' claims about networks that see, and what was measured",
-        lectures=("7.4b", "7.4d", "7.11"),
+        lectures=(),  # the rows of the claims that have a figure: `catalogue/__init__.py`
         takes="none: it shows the results that ship; the figure of each claim takes your own",
     ),
     "hunger": Figure(
@@ -15,7 +15,9 @@ NETWORKS: dict[str, Figure] = {
         lectures=("7.4b",),
         takes="data=: a folder or file of images with classes",
         options={
-            "data": Option("fashion-mnist", "images with classes; without it, drawn scenes"),
+            "data": Option(
+                "fashion-mnist", "images with classes, or digits; without it, drawn scenes"
+            ),
             "most": Option(55_000, "the largest number of training images", low=1000, high=1e6),
             "seen": Option(96_000, "images seen in each training", low=64, high=1e8),
             "tries": TRIES,
@@ -28,7 +30,9 @@ NETWORKS: dict[str, Figure] = {
         lectures=("7.4d",),
         takes="data=: a folder or file of images with classes",
         options={
-            "data": Option("fashion-mnist", "images with classes; without it, drawn scenes"),
+            "data": Option(
+                "fashion-mnist", "images with classes, or digits; without it, drawn scenes"
+            ),
             "images": Option(1_000, "training images", low=20, high=1_000_000),
             "seen": Option(32_000, "images seen in each training", low=64, high=1e8),
             "tries": TRIES,
@@ -43,7 +47,9 @@ NETWORKS: dict[str, Figure] = {
         takes="--text: an image or a folder of images; model=: a model of images",
         options={
             "model": Option("", "a CNN or ViT, whose fields are measured; by default three train"),
-            "data": Option("fashion-mnist", "images with classes; without it, drawn scenes"),
+            "data": Option(
+                "fashion-mnist", "images with classes, or digits; without it, drawn scenes"
+            ),
             "steps": Option(400, "training steps of 64 images", high=100_000),
             "tries": TRIES,
         },

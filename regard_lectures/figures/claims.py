@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from regard.draw import SMALLEST, text_width
 from regard.explain import Board, Drawing, Numbers, Words
 from regard_lectures import results
 from regard_lectures.claims import CLAIMS, Interval, interval, judge
@@ -9,7 +12,15 @@ from regard_lectures.tries import listed
 
 SIGNS = {"holds": "✓", "does not hold": "✗", "cannot tell": "?"}
 """How a part of a claim is marked."""
-ORDER = ("holds", "holds in part", "does not hold", "cannot tell")
+COUNTED = {
+    "holds": ("holds", "hold"),
+    "holds in part": ("holds in part", "hold in part"),
+    "does not hold": ("does not hold", "do not hold"),
+    "cannot tell": ("cannot be told", "cannot be told"),
+}
+"""What is said of one claim and of several."""
+VERDICT_END, PARTS_BEGIN = 0.4, 0.43
+"""Where the column of the verdicts ends and that of the parts begins, as shares of the width."""
 
 
 def differences_of(name: str) -> dict[str, list[float]] | None:
@@ -45,15 +56,46 @@ def words_claims(numbers: Numbers) -> Words:
     """How many claims hold, and which do not."""
     verdicts: dict[str, str] = numbers["verdicts"]
     by_verdict = {
-        verdict: [name for name, value in verdicts.items() if value == verdict] for verdict in ORDER
+        verdict: [name for name, value in verdicts.items() if value == verdict]
+        for verdict in COUNTED
     }
-    counts = [f"{len(names)} {verdict}" for verdict, names in by_verdict.items() if names]
+    counts = [
+        f"{len(names)} {COUNTED[verdict][len(names) > 1]}"
+        for verdict, names in by_verdict.items()
+        if names
+    ]
     title = f"Of {len(verdicts)} claims {listed(counts)}"
+    shown = by_verdict["holds"] + by_verdict["holds in part"]
     open_ = by_verdict["does not hold"] + by_verdict["cannot tell"]
     caption = "A part holds (✓) if the 95% interval of its paired differences over the seeds is "
     caption += "above 0, fails (✗) if it is below, and else cannot be told (?). "
-    caption += f"Not shown to hold: {listed(open_)}." if open_ else "None fails."
+    if not open_:
+        caption += "All hold, at least in part."
+    elif not shown:
+        caption += "None is shown to hold."
+    elif len(shown) < len(open_):
+        caption += f"Shown to hold, at least in part: {listed(shown)}."
+    else:
+        caption += f"Not shown to hold: {listed(open_)}."
     return Words(title, caption)
+
+
+def parts_shown(parts: Mapping[str, str], width: float) -> str:
+    """The parts with their marks, or if that is too wide how many have which mark.
+
+    Args:
+        parts: The verdict of each part.
+        width: The room in pixels.
+    """
+    named = ", ".join(
+        f"{part.replace('_', ' ')} {SIGNS[verdict]}" for part, verdict in parts.items()
+    )
+    if text_width(named, SMALLEST) <= width:
+        return named
+    verdicts = list(parts.values())
+    counts = {sign: verdicts.count(verdict) for verdict, sign in SIGNS.items()}
+    marks = ", ".join(f"{count} {sign}" for sign, count in counts.items() if count)
+    return f"of {len(parts)} parts: {marks}"
 
 
 def claims() -> Drawing:
@@ -70,18 +112,11 @@ def claims() -> Drawing:
     )
     limits = "Small models trained for minutes on small data, as each claim's own figure says."
     with Board(words_claims(numbers), (1,), details, limits=limits) as board:
+        width = (1 - PARTS_BEGIN) * board.panel_box(0)[2]
         rows = [
-            (
-                name,
-                CLAIMS[name].row,
-                verdict,
-                ", ".join(
-                    f"{part} {SIGNS[value]}" for part, value in numbers["parts"][name].items()
-                ),
-            )
+            (name, CLAIMS[name].row, verdict, parts_shown(numbers["parts"][name], width))
             for name, verdict in numbers["verdicts"].items()
         ]
-        board.table(
-            0, "", [("regard show", 0.0), ("row", 0.22), ("verdict", 0.42), ("parts", 1.0)], rows
-        )
+        columns = [("regard show", 0.0), ("row", 0.22), ("verdict", VERDICT_END), ("parts", 1.0)]
+        board.table(0, "", columns, rows)
         return board.drawing(**numbers)

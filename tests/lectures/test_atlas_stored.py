@@ -104,8 +104,10 @@ def test_fresh_and_other_options_train(name, tmp_path, monkeypatch):
     monkeypatch.setattr(recall, "LENGTHS", (4, 8))
     monkeypatch.setattr(laws, "UNSEEN", 16)
     monkeypatch.setattr(finetuning, "EXAMPLES", (4, 8))
-    few = {"steps": 3, "pairs": 4, "tries": 1, "seed": 3}
+    few = {"steps": 3, "pairs": 4, "tries": 1, "seed": 3, "seen": 64, "images": 20, "most": 1000}
     few = {key: value for key, value in few.items() if key in FIGURES[name].options}
+    if getattr(FIGURES[name].options.get("data"), "default", "") == "fashion-mnist":
+        few["data"] = "digits"
     stored = results.stored(name, FIGURES[name].read({}))
     values = FIGURES[name].read(few)
     path = results.write(tmp_path, name, few, FIGURES[name].result(values), "00000000")
