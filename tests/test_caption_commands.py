@@ -272,7 +272,8 @@ def test_heads_are_measured(regard, run):
     [
         (("data.flip=true",), "data.flip: got True, expected none"),
         (("data.mixup=0.2",), "a caption cannot be blended"),
-        (("model.decoder.max_length=4",), "a caption is too long for the model"),
+        (("model.decoder.max_length=4",), "a caption is too long for the model: got "),
+        (("model.decoder.max_length=4",), "tokens: 'a "),
         (("model.positions=learned",), "would reach encoder and decoder"),
         (("model.family=vit",), "task: caption needs model.family: captioner"),
         (("task=classify",), "task: classify needs model.family"),

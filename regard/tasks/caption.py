@@ -58,8 +58,8 @@ FALSE_CAPTIONS = {
     "cutmix": "a caption cannot be blended with another",
 }
 """Changes of training images after which a caption is no longer true, and why."""
-
-
+QUOTED = 40
+"""A message quotes so many characters of a caption."""
 MOST_LOOKED_AT = 5000
 """Training images of which colours are counted."""
 DRAWING, MARGIN = 0.75, 0.06
@@ -148,10 +148,7 @@ class Caption(WritingTask):
             seed=settings.seed,
         )
         task = cls(processor, splits.train, splits.valid, options)
-        longest, bound = max(task.train.longest, task.valid.longest), model.bound
-        if bound is not None and longest > bound:
-            got, expected = f"{longest} tokens", f"at most model.max_length={bound}"
-            raise InputError("a caption is too long for the model", got=got, expected=expected)
+        _check_lengths([task.train, task.valid], model.bound)
         seen = Seen.of("images", splits.train.keys(), len(splits.train))
         return Prepared(processor, task, splits.checksums, seen=seen)
 
@@ -525,6 +522,22 @@ def _check_data(data: Any) -> None:
     for key, reason in FALSE_CAPTIONS.items():
         if getattr(data, key):
             raise InputError(f"data.{key}", got=getattr(data, key), expected="none", fix=reason)
+
+
+def _check_lengths(sets: Sequence[CaptionedImages], bound: int | None) -> None:
+    """Rejects captions longer than the model can write, and quotes the longest one."""
+    longest = max(sets, key=lambda images: images.longest)
+    if bound is None or longest.longest <= bound:
+        return
+    texts = [text for captions in longest.images.captions for text in captions]
+    text = texts[max(range(len(texts)), key=lambda row: len(longest.captions[row]))]
+    start = text if len(text) <= QUOTED else f"{text[:QUOTED]}…"
+    raise InputError(
+        "a caption is too long for the model",
+        got=f"{longest.longest} tokens: {start!r}",
+        expected=f"at most {bound}",
+        fix=f"set model.decoder.max_length={longest.longest}, shorten the caption or leave it out",
+    )
 
 
 def _check_captions(images: LabelledImages, name: str) -> None:
