@@ -16,6 +16,7 @@ import numpy as np
 
 from regard.data import ImageSplits, LabelledImages
 from regard.draw import LINE_STYLES
+from regard.errors import InputError
 from regard.explain import Board, Drawing, Numbers, Words
 from regard.models import ResNetConfig, ViTConfig, build
 from regard_lectures.claims import Interval, claimed, interval, numbers_of
@@ -54,8 +55,18 @@ def measure(data: str, most: int, seen: int, tries: int, seed: int) -> dict[str,
 
     Returns:
         Accuracies in percent by model: (sizes, tries), and on all images with one seed.
+
+    Raises:
+        InputError: There are too few images for two sizes.
     """
     splits, name = read_splits(data, held_out=HELD_OUT, most=most, seed=seed)
+    if len(splits.train) < SIZES[1]:
+        raise InputError(
+            f"images in {name}",
+            got=f"{len(splits.train):,} to train on, without those for validation and tests",
+            expected=f"{SIZES[1]:,} or more",
+            fix="`regard show remedies` and `regard show idea1` take fewer",
+        )
     test = splits.tests["test"][:TESTED]
     sizes = [size for size in SIZES if size <= min(most, len(splits.train))]
     whole = len(splits.train) if most > sizes[-1] < len(splits.train) else 0
@@ -118,7 +129,7 @@ class _Trial:
         chosen = np.random.default_rng(seed).permutation(len(pool))[:size]
         images = pool.take(chosen.tolist())
         course = Course(self.seen, rate)
-        classes = sorted({*pool.labels, *self.test.labels})
+        classes = sorted({*pool.labels, *self.test.labels, *self.splits.valid.labels})
         classifier = train_classifier(
             self.config, images, course, seed, self.on_step, classes=classes
         )
@@ -147,14 +158,17 @@ def differences_of(accuracies: dict[str, Any]) -> dict[str, list[float]]:
 def crossing(sizes: Sequence[int], lead: Sequence[float]) -> float | None:
     """The number of images at which a lead falls from above to below 0, on a logarithmic axis.
 
+    It must be more than `BORDER` above 0 at some size before, and below 0 at some size after.
+
     Example:
-        >>> crossing([100, 10_000], [1.0, -1.0]), crossing([100, 10_000], [2.0, 1.0])
+        >>> crossing([100, 10_000], [1.0, -1.0]), crossing([100, 10_000], [1.0, -0.1])
         (1000.0000000000001, None)
     """
-    for (n, a), (m, b) in zip(
-        zip(sizes, lead, strict=True), [*zip(sizes, lead, strict=True)][1:], strict=False
-    ):
-        if a > 0 > b:
+    for index in range(1, len(sizes)):
+        n, m = sizes[index - 1 : index + 1]
+        a, b = lead[index - 1 : index + 1]
+        clear = max(lead[:index]) > BORDER and min(lead[index:]) < -BORDER
+        if a > 0 >= b and clear:
             return math.exp(math.log(n) + a / (a - b) * (math.log(m) - math.log(n)))
     return None
 
@@ -175,11 +189,19 @@ def words_hunger(numbers: Numbers) -> Words:
         "cannot tell": "Whether the lead shrinks cannot be told",
     }[numbers["verdict_shrinks"]]
     where = numbers["crossing"]
-    crossed = f"the means cross at about {where:,.0f} images" if where else "the means never cross"
+    crossed = "the means do not clearly cross"
+    if where:
+        crossed = f"the means cross at about {float(f'{where:.1g}'):,.0f} images"
+    judged = claimed(numbers["verdict"])
+    if sizes[-1] < SIZES[-1]:
+        judged = f"Up to {many} images, {judged[0].lower()}{judged[1:]}"
     caption = (
         f"CNN over ViT: {little.shown(unit=' points')} with {few}, {lead.shown(unit=' points')} "
-        f"with {many} images. {shrinks}; {crossed}. {claimed(numbers['verdict'])}"
+        f"with {many} images. {shrinks}; {crossed}. {judged}"
     )
+    if numbers["whole_size"]:
+        cnn, vit = (numbers["whole"][model] for model in MODELS)
+        caption += f" All {numbers['whole_size']:,}, one seed: CNN {cnn:.1f}%, ViT {vit:.1f}%."
     return Words(title, caption)
 
 
@@ -212,8 +234,9 @@ def hunger(
         "again in every epoch, unchanged; Adam, a learning rate chosen for each point among "
         f"{', '.join(f'{rate:g}' for rate in RATES)} on {HELD_OUT:,} validation images with seed "
         f"{seed}. Seeds from {seed}, each with other training images; {measured['tested']:,} test "
-        f"images. Intervals: {tries} paired differences, Student's t, 95%. The last point, all "
-        "images, has one seed and no verdict."
+        f"images. Intervals: {tries} paired differences, Student's t, 95%; lines in the "
+        "picture: from the lowest to the highest seed. The last point, all images, has one seed "
+        "and no verdict."
     )
     limits = f"{measured['data']}, {counts['ViT'] / 1000:.0f}k parameters, {seen:,} images seen, "
     limits += f"unchanged images, {trainings(tries)}."

@@ -9,13 +9,14 @@ weight decay, drop-path (Huang et al. 2016), mixup (Zhang et al. 2018), RandAugm
 from __future__ import annotations
 
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from regard.data import ImagesData, ImageSplits
-from regard.draw import BLUE, MUTED, ORANGE
+from regard.draw import BLUE, INK, MUTED, ORANGE
 from regard.explain import Board, Drawing, Numbers, Words
 from regard.tasks import Teacher
 from regard_lectures.claims import claimed, interval, numbers_of
@@ -122,17 +123,21 @@ def words_remedies(numbers: Numbers) -> Words:
     if helping:
         verb = "helps" if len(helping) == 1 else "help"
         title = f"A ViT on {count}: {listed(helping)} {verb}"
+    elif verdicts[ALL] == "holds":
+        title = f"A ViT on {count}: all remedies together help, none of them surely alone"
     elif hurting:
         title = f"A ViT on {count}: no remedy surely helps, {listed(hurting)}"
         title += " does harm" if len(hurting) == 1 else " do harm"
     else:
         title = f"A ViT on {count}: these seeds cannot tell whether a remedy helps"
     sentences = []
-    if hurting and helping:
+    if hurting and (helping or verdicts[ALL] == "holds"):
         verb = "does" if len(hurting) == 1 else "do"
         sentences.append(f"{listed(hurting)[0].upper()}{listed(hurting)[1:]} {verb} harm.")
     if open_:
         sentences.append(f"Cannot be told: {listed(open_)}.")
+    if verdicts["teacher"] != "holds" and min(numbers["teacher_right"]) > BY_HEART:
+        sentences.append("The teacher knows its training images by heart: it repeats their labels.")
     together = interval(numbers[f"differences_{ALL}"])
     means = {way: sum(values) / len(values) for way, values in numbers["accuracies"].items()}
     beside = "above" if means[ALL] > means[CNN] else "below"
@@ -174,20 +179,22 @@ def remedies(
     rows = [*WAYS, CNN]
     names = {**REMEDIES, NONE: "none", ALL: "all of them", CNN: "the CNN alone"}
     with Board(words_remedies(numbers), (3, 2), details, limits=limits) as board:
-        axes = board.chart(0, "accuracy on new images, %", ticks=230)
+        axes = board.chart(0, "accuracy on new images, %", "each point: one seed", ticks=230)
         heights = range(len(rows))
-        means = [float(np.mean(accuracies[row])) for row in rows]
-        axes.barh(heights, means, color=[MUTED if row in (NONE, CNN) else BLUE for row in rows])
+        for height, row in zip(heights, rows, strict=True):
+            colour = MUTED if row in (NONE, CNN) else BLUE
+            mean = float(np.mean(accuracies[row]))
+            axes.vlines(mean, height - 0.3, height + 0.3, color=colour, linewidth=6)
+            axes.plot(accuracies[row], [height] * len(accuracies[row]), "o", color=INK)
         axes.set_yticks(list(heights), [names[row] for row in rows])
-        axes.invert_yaxis()
-        low = min(min(accuracies[row]) for row in rows)
-        axes.set_xlim(max(0.0, low - 5), min(100.0, max(means) + 3))
+        axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.locator_params(axis="x", nbins=5)
-        axes = board.chart(1, "over none, points, with 95% interval", ticks=10)
+        axes = board.chart(1, "over none, points", "with 95% interval", ticks=10)
         for height, row in enumerate(rows):
             if row in measured["differences"]:
                 line = interval(measured["differences"][row])
-                axes.hlines(height, line.low, line.high, color=ORANGE, linewidth=4)
+                if isfinite(line.low):
+                    axes.hlines(height, line.low, line.high, color=ORANGE, linewidth=4)
                 axes.plot([line.mean], [height], "o", color=ORANGE, markersize=12)
         axes.axvline(0, color=MUTED, linewidth=1.4)
         axes.locator_params(axis="x", nbins=5)

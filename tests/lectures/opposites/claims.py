@@ -12,7 +12,8 @@ LESS, MORE = [-3.0, -3.2, -2.9], [3.0, 3.1, 2.8]
 def hunger(little: Any, shrinks: Any, much: Any) -> dict[str, Any]:
     differences = {"little": little, "shrinks": shrinks, "much": much}
     where = 3000.0 if little is MORE and much is MORE else None
-    return {"sizes": [300, 10000], "crossing": where, **numbers_of("hunger", differences)}
+    whole = {"whole_size": 55_000, "whole": {"CNN": 92.0, "ViT": 91.0}}
+    return {"sizes": [300, 10000], "crossing": where, **whole, **numbers_of("hunger", differences)}
 
 
 def remedies(rise: Any, everything: Any) -> dict[str, Any]:
@@ -22,6 +23,7 @@ def remedies(rise: Any, everything: Any) -> dict[str, Any]:
     return {
         "images": 1000,
         "accuracies": accuracies,
+        "teacher_right": [100.0],
         **numbers_of("remedies", differences),
     }
 
