@@ -322,6 +322,19 @@ SEQUENCES = {
         measured=True,
         small={"steps": 300, "pairs": 5_000},
     ),
+    "direction": Figure(
+        title="Do examples that need only the words before teach attention in one direction?",
+        lectures=("6.2b",),
+        text="digits with a blank, such as '2 3 ? 4 1' or '2 3* 0 ? 1 4*', or texts for model=",
+        takes="--text: digits with a blank; model=: a model of texts, with --text: your texts",
+        options={
+            "model": Option("", "a model whose attention is measured; by default some train"),
+            "steps": Option(400, "training steps of each model", high=100_000),
+            "tries": TRIES,
+        },
+        measured=True,
+        small={"steps": 200},
+    ),
     "question": Figure(
         title="Is there a head that asks “Any adjectives in front of me?”",
         lectures=("3.4",),
