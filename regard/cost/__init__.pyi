@@ -1,3 +1,4 @@
+from regard.cost.count import forward_flops as forward_flops
 from regard.cost.plan import PAPER_TRAINING as PAPER_TRAINING
 from regard.cost.plan import Plan as Plan
 from regard.cost.plan import paper_training_flops as paper_training_flops

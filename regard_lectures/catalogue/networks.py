@@ -40,6 +40,20 @@ NETWORKS: dict[str, Figure] = {
         measured=True,
         small={"images": 300, "seen": 6_400},
     ),
+    "flops": Figure(
+        title="A Vision Transformer and a CNN at equal multiply-adds: their times",
+        lectures=("7.4c",),
+        takes="model=: a CNN or ViT, to which the other one is matched; side=, batch=: sizes",
+        options={
+            "model": Option("", "a classifier of images; by default a ResNet-18"),
+            "side": Option(128, "side of the images, a multiple of 8", low=32, high=512),
+            "batch": Option(8, "images at once", low=2, high=512),
+            "rounds": Option(15, "rounds of each seed, in which all are timed", high=1000),
+            "tries": TRIES,
+        },
+        measured=True,
+        small={"side": 64, "rounds": 3},
+    ),
     "receptive": Figure(
         title="Receptive fields of a CNN, a Vision Transformer, and both together",
         lectures=("7.10",),
@@ -55,5 +69,29 @@ NETWORKS: dict[str, Figure] = {
         },
         measured=True,
         small={"steps": 60},
+    ),
+    "invariance": Figure(
+        title="Objects at a place that was not trained: a CNN, and a ViT without and with shifts",
+        lectures=("7.11",),
+        takes="data=: a folder of images with classes, which become the objects",
+        options={
+            "data": Option("", "a folder of images with classes; by default shapes are drawn"),
+            "steps": Option(500, "training steps of 64 pictures", high=100_000),
+            "tries": TRIES,
+        },
+        measured=True,
+        small={"steps": 100},
+    ),
+    "scale": Figure(
+        title="Accuracy against the size of the object: a CNN and a ViT trained on all sizes",
+        lectures=("7.11",),
+        takes="data=: a folder of images with classes, which become the objects",
+        options={
+            "data": Option("", "a folder of images with classes; by default shapes are drawn"),
+            "steps": Option(500, "training steps of 64 pictures", high=100_000),
+            "tries": TRIES,
+        },
+        measured=True,
+        small={"steps": 100},
     ),
 }
