@@ -140,10 +140,12 @@ def words_remedies(numbers: Numbers) -> Words:
         sentences.append("The teacher knows its training images by heart: it repeats their labels.")
     together = interval(numbers[f"differences_{ALL}"])
     means = {way: sum(values) / len(values) for way, values in numbers["accuracies"].items()}
+    shown = [f"{means[way]:.1f}" for way in (ALL, CNN)]
     beside = "above" if means[ALL] > means[CNN] else "below"
+    beside = "as" if shown[0] == shown[1] else beside
     sentences.append(
-        f"All together {together.shown(unit=' points')}: {means[ALL]:.1f}%, {beside} the CNN's "
-        f"{means[CNN]:.1f}%. {claimed(numbers['verdict'])}"
+        f"All together {together.shown(unit=' points')}: {shown[0]}%, {beside} the CNN's "
+        f"{shown[1]}%. {claimed(numbers['verdict'])}"
     )
     return Words(title, " ".join(sentences))
 
