@@ -438,8 +438,9 @@ SEQUENCES = {
     "batchnorm": Figure(
         title="Layer norm and batch norm: which numbers each averages over",
         lectures=("5.1",),
-        text="sentences with slashes between them: the first one, and its neighbours in the batch",
-        takes="--text: sentence / sentence / sentence",
+        text="sentences with slashes between them: the first one, and its neighbours in the batch; "
+        "or rows of numbers, such as '2 4 9; 1 0 4'",
+        takes="--text: sentence / sentence / sentence, or rows of numbers",
     ),
     "feedforward": Figure(
         title="The feed-forward: which hidden units a word makes active, and what it is for",

@@ -9,7 +9,8 @@ def _batchnorm(layer: float, batch: float) -> dict[str, Any]:
     """The numbers of `batchnorm` if the norms change the first sentence by so much."""
     return {
         "features": 100, "rows": 7, "other_batch": "Alone in its batch", "note": "",
-        "change_layer": layer, "change_batch": batch,
+        "change_layer": layer, "change_batch": batch, "item": "word", "whole": "sentence",
+        "batch_of_one": False,
     }  # fmt: skip
 
 
