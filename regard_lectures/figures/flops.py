@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from regard import load
 from regard.cost import forward_flops
-from regard.draw import LINE_STYLES, Chart, short
+from regard.draw import LINE_STYLES, Chart, LineStyle, short
 from regard.errors import InputError
 from regard.explain import Board, Drawing, Numbers, Words
 from regard.inputs import Dense
@@ -353,8 +353,8 @@ def flops(
         f"{rounds} rounds, in which all take turns, with weights and images of {tries} seeds from "
         f"{seed}; time of one core, PyTorch with {measured['instructions']}. A training step is a "
         "forward and a backward pass and a step of Adam. Right: 3 × 3 convolutions as in the "
-        "stages of ResNet-18 with c channels, and products (b·H·W, 3c) times (3c, 3c), forward; on x86 "
-        "PyTorch takes oneDNN for the first and MKL for the second. Logs of the ratios "
+        "stages of ResNet-18 with c channels, and products (b·H·W, 3c) times (3c, 3c), forward; "
+        "on x86 PyTorch takes oneDNN for the first and MKL for the second. Logs of the ratios "
         f"of the times, CNN over ViT, convolution over product: {spans}. A GPU, or more cores, "
         "may say otherwise."
     )
@@ -362,30 +362,34 @@ def flops(
         f"Times of one core of one machine ({measured['instructions']}), random images of "
         f"{height} × {width}, {rounds} rounds, {trainings(tries)}."
     )
-    colours = {CNN: LINE_STYLES[1].colour, VIT: LINE_STYLES[0].colour}
+    styles = {"CNN, convolution": LINE_STYLES[1], "ViT, matrix product": LINE_STYLES[0]}
     with Board(words_flops(numbers), (1, 1), details, limits=limits) as board:
-        axes = board.chart(0, "time per image", "ms", ticks=150)
-        rows = [(what, name) for what in TIMED for name in (CNN, VIT)]
-        values = [1e3 * np.array(measured["seconds"][what][name]) for what, name in rows]
-        labels = [f"{what}, {name}" for what, name in rows]
-        _draw_bars(axes, values, labels, [colours[name] for _, name in rows])
-        axes = board.chart(1, "the same arithmetic", f"ms, {batch} images", ticks=190)
-        kinds = {"convolution": colours[CNN], "matrix": colours[VIT]}
-        pairs = [(stage, kind) for stage in range(STAGES) for kind in kinds]
-        values = [np.array(measured["products"][kind])[:, stage] for stage, kind in pairs]
-        channels = [cells_of(stage, (height, width)) for stage in range(STAGES)]
-        labels = [
-            f"{channels[stage][0]}: {'convolution' if kind == 'convolution' else 'product'}"
-            for stage, kind in pairs
+        board.legend(styles)
+        axes = board.chart(0, "time per image", "ms", ticks=140)
+        by_name = [
+            [1e3 * np.array(measured["seconds"][what][name]) for what in TIMED]
+            for name in (CNN, VIT)
         ]
-        _draw_bars(axes, values, labels, [kinds[kind] for _, kind in pairs])
+        _draw_bars(axes, by_name, list(TIMED), styles)
+        axes = board.chart(1, "equal arithmetic", f"ms, {batch} images", ticks=170)
+        by_kind = [list(np.transpose(rows)) for rows in measured["products"].values()]
+        channels = [cells_of(stage, (height, width))[0] for stage in range(STAGES)]
+        _draw_bars(axes, by_kind, [f"{count} channels" for count in channels], styles)
         return board.drawing(**numbers)
 
 
-def _draw_bars(axes: Chart, values: list[Any], labels: list[str], colours: list[str]) -> None:
-    """Draw a bar for each row with the mean over seeds, and a point for each seed."""
-    for row, (line, colour) in enumerate(zip(values, colours, strict=True)):
-        axes.barh(row, np.mean(line), 0.7, color=colour, alpha=0.5)
-        axes.plot(line, [row] * len(line), "o", color=colour, markersize=7)
+def _draw_bars(
+    axes: Chart,
+    by_style: list[list[Any]],
+    labels: list[str],
+    styles: Mapping[str, LineStyle],
+) -> None:
+    """Draw a row for each label: a bar of each style with the mean, and a mark for each seed."""
+    for offset, rows, style in zip((-0.18, 0.18), by_style, styles.values(), strict=True):
+        for row, line in enumerate(rows):
+            axes.barh(row + offset, np.mean(line), 0.32, color=style.colour, alpha=0.45)
+            axes.plot(line, [row + offset] * len(line), linestyle="none", markersize=8,
+                      marker=style.marker, color=style.colour)  # fmt: skip
+    largest = max(float(np.max(rows)) for rows in by_style)
     axes.set_yticks(range(len(labels)), labels)
-    axes.set(ylim=(len(labels) - 0.5, -0.5), xlim=(0, 1.1 * max(map(max, values))))
+    axes.set(ylim=(len(labels) - 0.5, -0.5), xlim=(0, 1.1 * largest))
