@@ -68,6 +68,30 @@ def test_a_single_sentence_gets_neighbours_and_four_are_refused():
         show("batchnorm", text="Go / the dog runs")
 
 
+def test_numbers_of_ones_own_go_through_both_norms_and_alone_in_a_batch():
+    drawing = show("batchnorm", text="2 4 9; 1 0 4; 7 7 1")
+    x, numbers = np.array([[2, 4, 9], [1, 0, 4], [7, 7, 1]]), drawing.numbers
+    for name, axis in (("layer_norm", 1), ("batch_norm", 0)):
+        mean, deviation = x.mean(axis, keepdims=True), x.std(axis, keepdims=True)
+        assert np.array(numbers[name]) == pytest.approx((x - mean) / deviation, abs=1e-4)
+    assert numbers["batch_norm_otherwise"] == [[0, 0, 0]]
+    assert numbers["change_layer"] == 0
+    assert "Alone in its batch the first row changes" in drawing.caption
+    assert "In a batch of 1 batch norm makes every number 0." in drawing.caption
+    assert problems(drawing.figure) == []
+    alone = show("batchnorm", text="1.5 2 1000")
+    assert alone.numbers["batch_norm"] == [[0, 0, 0]]
+    assert alone.numbers["batch_norm_otherwise"][0] == pytest.approx([1, 1, 1], abs=1e-4)
+    equal = show("batchnorm", text="1 2 3; 1 2 3; 1 2 3")
+    assert equal.title == "With these neighbours neither norm changes the first row"
+
+
+@pytest.mark.parametrize("text", ["1 2; 3", "1; 2", "; ".join(["1 2"] * 9), "1e999 2"])
+def test_numbers_that_are_no_batch_are_an_error(text):
+    with pytest.raises(InputError, match=r"as many in each row|1 to 8 rows"):
+        show("batchnorm", text=text)
+
+
 def test_the_hidden_units_are_those_of_the_equation():
     layer = feed_forwards(regard.load("tiny/translate", device="cpu"))["encoder.0.feed_forward"]
     x = torch.randn(6, 128)
