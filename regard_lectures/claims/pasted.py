@@ -154,3 +154,13 @@ def from_text(stored: dict[str, Any]) -> Bytes:
     """Pictures from what `as_text` wrote."""
     packed = np.frombuffer(base64.b64decode(stored["bytes"]), np.uint8)
     return packed.reshape(stored["shape"])
+
+
+def in_colour(picture: Bytes) -> Bytes:
+    """A picture (channels, height, width) as (height, width, 3), to be drawn.
+
+    Example:
+        >>> in_colour(np.zeros((1, 2, 5), np.uint8)).shape
+        (2, 5, 3)
+    """
+    return np.broadcast_to(picture, (3, *picture.shape[1:])).transpose(1, 2, 0)
