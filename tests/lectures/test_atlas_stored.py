@@ -19,7 +19,17 @@ from regard.inputs import Ragged
 from regard.layers import Tap
 from regard.models import Decoder, GPTConfig, evaluating
 from regard_lectures import FIGURES, results, show
-from regard_lectures.figures import depth, finetuning, laws, lengths, prompts, question, recall
+from regard_lectures.figures import (
+    depth,
+    finetuning,
+    hunger,
+    laws,
+    lengths,
+    pixels,
+    prompts,
+    question,
+    recall,
+)
 from regard_lectures.figures.phrase_scores import causal_weights, scores_apart
 from tests.legible import problems, texts
 
@@ -106,6 +116,8 @@ def test_fresh_and_other_options_train(name, tmp_path, monkeypatch):
     monkeypatch.setattr(recall, "LENGTHS", (4, 8))
     monkeypatch.setattr(laws, "UNSEEN", 16)
     monkeypatch.setattr(finetuning, "EXAMPLES", (4, 8))
+    monkeypatch.setattr(hunger, "RATES", hunger.RATES[:1])
+    monkeypatch.setattr(pixels, "RESOLUTIONS", (4, 8))
     few = {"steps": 3, "pairs": 4, "tries": 1, "seed": 3, "seen": 64, "images": 20, "most": 1000}
     few = {key: value for key, value in few.items() if key in FIGURES[name].options}
     if getattr(FIGURES[name].options.get("data"), "default", "") == "fashion-mnist":
