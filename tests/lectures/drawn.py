@@ -14,6 +14,7 @@ SMALL: dict[str, dict[str, int | str]] = {  # options of figures that measure ti
     "fields": {"length": 9, "layers": 2, "dim": 4},
     "growth": {"length": 128, "dim": 8, "rounds": 1},
     "costs": {"length": 64, "dim": 8, "heads": 2, "rounds": 1},
+    "exciting": {"steps": 8},
     "lookup": {"model": "tiny/translate", "pairs": 4},
 }
 
