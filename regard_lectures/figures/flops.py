@@ -304,9 +304,9 @@ def words_flops(numbers: Numbers) -> Words:
     verdicts = [numbers[f"verdict_{part}"] for part in TIMED]
     vit_name = names[VIT] if names[VIT] != "ViT" else "a ViT"
     if verdicts == ["holds"] * 2:
-        title = f"At equal multiply-adds {vit_name} is faster than {names[CNN]}"
+        title = f"On one CPU core {vit_name} is faster than {names[CNN]} at equal multiply-adds"
     elif verdicts == ["does not hold"] * 2:
-        title = f"At equal multiply-adds {vit_name} is slower than {names[CNN]}"
+        title = f"On one CPU core {vit_name} is slower than {names[CNN]} at equal multiply-adds"
     elif set(verdicts) == {"holds", "does not hold"}:
         where = "training" if verdicts[0] == "holds" else "inference"
         title = f"At equal multiply-adds {vit_name} is faster than {names[CNN]} in {where} alone"
