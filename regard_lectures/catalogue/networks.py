@@ -88,7 +88,7 @@ NETWORKS: dict[str, Figure] = {
         takes="data=: a folder of images with classes, which become the objects",
         options={
             "data": Option("", "a folder of images with classes; by default shapes are drawn"),
-            "steps": Option(500, "training steps of 64 pictures", high=100_000),
+            "steps": Option(750, "training steps of 64 pictures", high=100_000),
             "tries": TRIES,
         },
         measured=True,

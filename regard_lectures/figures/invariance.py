@@ -202,8 +202,8 @@ def invariance(measured: dict[str, Any], data: str, steps: int, tries: int, seed
     details = (
         f"Objects of {SIDE} x {SIDE} on a plain canvas of {CANVAS[0]} x {CANVAS[1]}, at any of "
         f"{ROWS} rows. Training: columns {LEFT[0]} to {LEFT[1]}, with shifts {LEFT[0]} to "
-        f"{RIGHT[1]}; {64 * steps:,} pictures of {measured['objects']:,} objects, each at a new place. "
-        f" Left: columns to {LEFT[1]}; right: from {RIGHT[0]}. CNN: three convolutions of "
+        f"{RIGHT[1]}; {64 * steps:,} pictures of {measured['objects']:,} objects, each at a new "
+        f"place. Left: columns to {LEFT[1]}; right: from {RIGHT[0]}. CNN: three convolutions of "
         f"3 x 3, max-pooled, no padding, mean of the cells ({counts[CNN]:,} parameters); ViT: "
         f"three blocks on patches of 4 x 4, learned positions, mean of the patches "
         f"({counts[VIT]:,}). Adam, {RATES[CNN]:g} and {RATES[VIT]:g}. {measured['tested']:,} new "

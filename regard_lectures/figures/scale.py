@@ -79,7 +79,10 @@ def configs_of(channels: int) -> dict[str, Any]:
     """The configs of the CNN, of the ViT, and of the ViT with attention in windows."""
     configs = two_configs(channels, (CANVAS, CANVAS))
     nested = configs[VIT].model_dump()
-    nested["encoder"]["block"][0].update(kind="grid_attention", grid_window=WINDOW)
+    attention, feed_forward = nested["encoder"]["block"]
+    heads = attention["heads"]
+    within = {"kind": "grid_attention", "heads": heads, "grid_window": WINDOW}
+    nested["encoder"]["block"] = (within, feed_forward)
     return {**configs, SWIN: ViTConfig.model_validate(nested)}
 
 
