@@ -15,6 +15,7 @@ a model generalises is measured on texts that need only the words after.
 
 from __future__ import annotations
 
+import math
 import re
 from functools import partial
 from itertools import product
@@ -353,7 +354,9 @@ def _draw_model(measured: dict[str, Any]) -> Drawing:
     """Draw the share of attention before a word, by layer of a trained model."""
     numbers: Numbers = dict(measured)
     layers, shares = measured["layers"], measured["share"]
-    chosen = [*range(0, len(layers), -(-len(layers) // MOST_LAYERS))]
+    step = math.ceil(len(layers) / MOST_LAYERS)
+    chosen = [*range(0, len(layers), step)]
+    heading = "attention on the words before" + (f", 1 in {step} layers" if step > 1 else "")
     details = (
         f"{measured['model']} reads {measured['read']}. For each word with others on both sides: "
         "the share of its attention on other words that goes to those before, as a mean over "
@@ -362,9 +365,7 @@ def _draw_model(measured: dict[str, Any]) -> Drawing:
     )
     limits = measured["limits"]
     with Board(words_direction(numbers), (1,), details, limits=limits) as board:
-        axes = board.chart(
-            0, "attention on the words before", "% of that on other words", ticks=330
-        )
+        axes = board.chart(0, heading, "% of that on other words", ticks=330)
         axes.barh(range(len(chosen)), [shares[index] for index in chosen], 0.6,
                   color=LINE_STYLES[0].colour)  # fmt: skip
         axes.axvline(50, color=MUTED, linewidth=1.4)

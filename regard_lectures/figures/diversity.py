@@ -324,7 +324,7 @@ def _draw_model(measured: dict[str, Any]) -> Drawing:
     layers, values = measured["layers"], measured["distance"]
     step = math.ceil(len(layers) / MOST_LAYERS)
     chosen = [*range(0, len(layers), step)]
-    heading = f"every {step}. of {len(layers)} layers" if step > 1 else "distance of two heads"
+    heading = f"1 in {step} of {len(layers)} layers" if step > 1 else "distance of two heads"
     details = (
         f"{measured['model']} reads {measured['read']}, without dropout. Distance: the "
         "Jensen-Shannon divergence in bits of two heads' weights, as a mean over queries that see "
