@@ -18,6 +18,7 @@ import torch
 
 from regard.data import DigitsData, ImagesData, ImageSplits, load_images
 from regard.draw import INK, LINE_STYLES, MUTED
+from regard.errors import InputError
 from regard.explain import Board, Drawing, Numbers, Words
 from regard.inputs import Dense, ImageReader
 from regard.layers import Edit, Tap
@@ -121,11 +122,19 @@ def growth_over_8(row: list[int]) -> float:
 
 
 def read_images_of(data: str, seed: int) -> ImageSplits:
-    """Grey images of 8 x 8: the included digits, another fold for each seed, or one's own."""
+    """Grey images of 8 x 8: the included digits, another fold for each seed, or one's own.
+
+    Raises:
+        InputError: There are no such images.
+    """
     half = (0.5,)
     reader = ImageReader(height=SIDE, width=SIDE, channels=1, mean=half, std=half)
     if data == DIGITS:
         return load_images(DigitsData(fold=seed % FOLDS), reader)
+    if not Path(data).exists():
+        raise InputError(
+            "data", got=data, expected="a folder or file of images with classes, or digits"
+        )
     source = {"folder": data} if Path(data).is_dir() else {"file": data}
     section: Any = ImagesData(**source, held_out=1, seed=seed)
     return with_tests(load_images(section, reader), seed)

@@ -49,6 +49,8 @@ def test_what_is_not_there_is_an_error_but_fashion_mnist_is_drawn_scenes(folder,
         assert (name, drawn.train.values.shape) == ("drawn scenes", (6, 3, 32, 32))
     with pytest.raises(InputError, match="got nosuch, expected a folder or file of images"):
         read_splits("nosuch", held_out=2, most=6, seed=0)
+    with pytest.raises(InputError, match="got nosuch, expected a folder or file of images"):
+        pixels.read_images_of("nosuch", 0)
     with pytest.raises(InputError, match="another kind of file"):
         read_splits("top/1.png", held_out=2, most=6, seed=0)
     with pytest.raises(InputError, match="expected a folder for each class"):
