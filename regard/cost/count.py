@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from torch import nn
 
-from regard.layers import VocabularyHead
+from regard.layers import Layout, RelativeBias, VocabularyHead
 from regard.layers.convnets import FeatureMaps
 from regard.layers.convolution_2d import Convolution2d
 from regard.layers.grid_config import Convolutions
+from regard.layers.stages import Stages
+from regard.layers.stages_config import GridStages
 from regard.models.config import EncoderConfig, ModelConfig
 from regard.models.model import Model
 
@@ -50,9 +52,9 @@ _SUBLAYER_PARTS = {
     "linear": "dense layers",
 }
 """The parts of a block, by the end of the names of its modules; names may also have a prefix."""
-_DECODER_END_PARTS = {"first": "first state", "readout": "readout"}
-"""The parts below and above the layers of a recurrent decoder."""
-_STACK_PARTS = ("positions", *dict.fromkeys(_SUBLAYER_PARTS.values()), *_DECODER_END_PARTS.values())
+_BETWEEN_BLOCKS = {"merges": "merging", "first": "first state", "readout": "readout"}
+"""The parts between stages, and those below and above the layers of a recurrent decoder."""
+_STACK_PARTS = ("positions", *dict.fromkeys(_SUBLAYER_PARTS.values()), *_BETWEEN_BLOCKS.values())
 _ALL_PARTS = (
     *_EMBEDDING_PARTS.values(),
     *_FRONT_PARTS.values(),
@@ -106,8 +108,8 @@ def _part_of(name: str) -> str:
             return f"{stack} {next(kinds, module_words)}"
         case [stack, "final_norm", _]:
             return f"{stack} norms"
-        case [stack, module, _] if module in _DECODER_END_PARTS:
-            return f"{stack} {_DECODER_END_PARTS[module]}"
+        case [stack, module, _, *_] if module in _BETWEEN_BLOCKS:
+            return f"{stack} {_BETWEEN_BLOCKS[module]}"
         case [stack, "positions", _]:
             return f"{stack} positions"
         case [module, "weight"] if module in _EMBEDDING_PARTS:
@@ -125,7 +127,8 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
     """The FLOPs of a forward pass of one example by part: 2·m·n·k for each (m, k) times (k, n).
 
     The products of attention are counted for every query and key, as by a profiler, although a
-    causal kernel may skip half of the decoder's, and a window most of them. Norms, softmax and
+    causal kernel may skip half of the decoder's, and a window most of them; those of an encoder in
+    stages for every query and the cells of its window. Norms, softmax and
     other sums are not counted. All heads of an encoder that the config names are counted; the
     pooler only if one of them reads its output.
 
@@ -141,12 +144,12 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
     parts = ("embed", "encoder", "bridge", "decoder", "attention products", "task heads", "output")
     counts = dict.fromkeys(parts, 0)
     # The dense layers of a convolutional model are applied once to an image.
-    is_convolutional = isinstance(config.first, Convolutions)
+    is_convolutional = isinstance(config.first, Convolutions | GridStages)
     tokens = {"encoder": 1 if is_convolutional else lengths[0], "decoder": lengths[-1]}
     tokens["bridge"] = lengths[0]
     tokens["embed"] = lengths[0] - getattr(config.first.front, "tokens_before", 0)  # patches
     tokens |= _head_tokens(config, lengths[-1], targets)
-    cells = _cells_of_stages(model)
+    cells, window = _cells_of_stages(model), _window_of_stages(model)
     for name, module in model.named_modules():
         top = name.partition(".")[0]
         if isinstance(module, VocabularyHead):
@@ -166,7 +169,7 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
     for name in config.stacks:
         for layer in getattr(model, name).attentions():
             queries = cells.get(id(layer), tokens[name])
-            keys = lengths[0] if layer.cross else queries
+            keys = lengths[0] if layer.cross else window.get(id(layer), queries)
             # For every head Q Kᵀ: (query, head_dim) (head_dim, key), and weights · V:
             # (query, key) (key, head_dim).
             counts["attention products"] += 4 * queries * keys * layer.heads * layer.head_dim
@@ -176,10 +179,35 @@ def forward_flops(model: Model, *lengths: int, targets: int | None = None) -> di
 
 
 def _cells_of_stages(model: Model) -> dict[int, int]:
-    """The id of each attention between the stages of a ResNet, and of its parts -> its cells."""
+    """The id of a module that is applied to the cells of a stage -> their number.
+
+    These are the attentions between the stages of a ResNet, and all parts of an encoder in stages.
+    """
     encoder = getattr(model, "encoder", None)
-    parts = encoder.stage_attentions() if isinstance(encoder, FeatureMaps) else []
-    return {id(module): part.cells for part in parts for module in part.modules()}
+    parts: list[tuple[nn.Module, int]] = []
+    if isinstance(encoder, FeatureMaps):
+        parts = [(part, part.cells) for part in encoder.stage_attentions()]
+    elif isinstance(encoder, Stages):
+        areas = [rows * columns for rows, columns in encoder.config.grids]
+        parts = [(model.embeds()[0], areas[0])]
+        parts += list(zip(encoder.merges, areas[1:], strict=True))
+        parts += [(block, areas[encoder.stage_of(i)]) for i, block in enumerate(encoder.layers())]
+        # The net of a bias is applied to offsets, once for a whole batch: it is not counted.
+        parts += [(module, 0) for module in encoder.modules() if isinstance(module, RelativeBias)]
+    return {id(module): cells for part, cells in parts for module in part.modules()}
+
+
+def _window_of_stages(model: Model) -> dict[int, int]:
+    """The id of each attention within windows of an encoder in stages -> the cells of a window."""
+    encoder, windows = getattr(model, "encoder", None), {}
+    if not isinstance(encoder, Stages):
+        return {}
+    for number, layer in enumerate(encoder.attentions()):
+        grid = encoder.config.grids[encoder.stage_of(number)]
+        of_layer = encoder.windows(Layout((grid[0] * grid[1],), grid=grid), number)
+        if of_layer is not None:
+            windows[id(layer)] = of_layer.longest
+    return windows
 
 
 def _head_tokens(config: ModelConfig, length: int, targets: int) -> dict[str, int]:

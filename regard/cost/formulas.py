@@ -11,9 +11,14 @@ from typing import Any, NamedTuple
 
 from regard.kernels.cross_entropy import BLOCK
 from regard.layers.config import AnyAttention, FeedForwardConfig, StackConfig
-from regard.layers.grid_config import PlainConvolutions, ResidualConvolutions
+from regard.layers.grid_config import (
+    GridAttentionConfig,
+    PlainConvolutions,
+    ResidualConvolutions,
+)
 from regard.layers.mlp import ACTIVATIONS
 from regard.layers.recurrent_config import RecurrentDecoderConfig
+from regard.layers.stages_config import GridStages
 from regard.models.config import ModelConfig
 
 CROSS = "cross_attention"
@@ -72,7 +77,7 @@ def _works(config: ModelConfig, lengths: Sequence[int]) -> list[tuple[Any, Work]
 
 
 def _kind(side: Any) -> str:
-    """The kind of a side: `blocks`, `recurrent`, `cnn` or `resnet`."""
+    """The kind of a side: `blocks`, `recurrent`, `cnn`, `resnet` or `stages`."""
     return str(side.kind)
 
 
@@ -85,7 +90,7 @@ def _tops(side: Any) -> int:
 
 def _top_width(side: Any) -> int:
     """The width of the input of the loss over tokens; 0 for networks that make none."""
-    return 0 if _kind(side) in ("cnn", "resnet") else int(side.dim)
+    return 0 if _kind(side) in ("cnn", "resnet", "stages") else int(side.dim)
 
 
 def _activations_of_blocks(side: StackConfig, work: Work) -> int | None:
@@ -226,11 +231,33 @@ def _activations_between_stages(side: ResidualConvolutions) -> int:
     return total
 
 
+def _activations_of_stages(side: GridStages, work: Work) -> int | None:
+    """The activations of an encoder in stages on one image: those of its blocks, and of merges."""
+    del work
+    total, widths = 0, side.widths
+    for stage, ((rows, columns), depth) in enumerate(zip(side.grids, side.depths, strict=True)):
+        settings, cells = side.stage(stage), rows * columns
+        for part in settings.block:
+            formula = SUBLAYER_ACTIVATIONS.get(part.kind)
+            if formula is None:
+                return None
+            total += depth * formula(settings, part, Work(cells, 0, 0))
+            if isinstance(part, GridAttentionConfig) and part.grid_bias != "none":
+                # the weights: no fused kernel computes the gradient of a bias
+                total += depth * part.heads * cells * part.grid_window**2
+        if stage:  # a merge: four neighbours side by side, and their norm or the output's
+            total += cells * (8 if side.norm_place != "inside" else 6) * widths[stage - 1]
+    rows, columns = side.grids[0]
+    first, last = rows * columns * side.dim, side.grid[0] * side.grid[1] * widths[-1]
+    return total + first * (3 if side.dropout else 2) + 2 * last  # the front and its norm; the end
+
+
 ACTIVATIONS_OF: dict[str, Callable[[Any, Work], int | None]] = {
     "blocks": _activations_of_blocks,
     "recurrent": _activations_of_recurrent_decoder,
     "cnn": _activations_of_cnn,
     "resnet": _activations_of_resnet,
+    "stages": _activations_of_stages,
 }
 """The formula of activations for each kind of side."""
 

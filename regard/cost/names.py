@@ -15,6 +15,7 @@ from regard.cost.count import RELATIVE
 from regard.errors import NEAREST, InputError, did_you_mean, nearest
 from regard.inputs.text.config import BYTES_AND_SPECIAL
 from regard.layers.grid_config import IMAGE_TOKENS, Convolutions
+from regard.layers.stages_config import GridStages
 from regard.models.config import ModelConfig
 from regard.models.families import FAMILIES, PublishedModel
 from regard.recipes import recipe as recipes
@@ -98,7 +99,8 @@ def relative_positions(what: str, config: ModelConfig) -> dict[str, int]:
 
 def unit_of(config: ModelConfig) -> str:
     """What the cost of a model is counted for: `image` for convolutions alone, else `token`."""
-    has_only_convolutions = isinstance(config.first, Convolutions) and len(config.sides) == 1
+    is_counted_whole = isinstance(config.first, Convolutions | GridStages)
+    has_only_convolutions = is_counted_whole and len(config.sides) == 1
     return "image" if has_only_convolutions else "token"
 
 

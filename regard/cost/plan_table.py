@@ -20,7 +20,8 @@ def plan_table(plan: Plan) -> str:
     """The table of a plan."""
     config = plan.recipe.model
     layers = " + ".join(map(str, config.stacks.values()))
-    kind = "stages" if hasattr(config.first, "depths") else "layers"  # a stage has several layers
+    is_resnet = getattr(config.first, "kind", "") == "resnet"
+    kind = "stages" if is_resnet else "layers"  # a stage has several layers
     trained = "" if plan.what == plan.recipe_name else f", trained as {plan.recipe_name}"
     sections = (
         _parameter_rows(plan),

@@ -226,8 +226,8 @@ def _head_weights(model: Model, batch: HeadBatch) -> Iterator[tuple[str, Weights
         batch.read(tap)
     for site, weights in tap.records.items():
         layer = site.removesuffix(".weights")
-        weights = batch.spread(layer, weights)
         layout = tap.layouts[layer]
+        weights = batch.spread(layout, layer, weights)
         lengths = batch.lengths(layer) if layout.grid is None else [layout.lengths] * 2
         for row, (rows, columns) in enumerate(zip(*lengths, strict=True)):
             yield layer, weights[row, :, :rows, :columns].cpu().double().numpy(), layout

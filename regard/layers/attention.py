@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
@@ -50,7 +51,7 @@ class Attention(Mixer):
             then.
         head_dim: Width of a head, if it is not dim / heads.
         bias: Which of the four projections have a bias: True or `all`, `qkv`, `out`, False or
-            `none`.
+            `none`; `all_but_key` (Swin-V2).
         query_key_norm: ε of an RMS norm on each head's queries and keys (Qwen3); 0: no norm.
         score_bias: A module that maps q (batch, heads, query, head_dim) and the layout of its rows
             to a bias (batch or 1, heads, query, key), which is added to this layer's scores.
@@ -116,7 +117,8 @@ class Attention(Mixer):
         keys = self.kv_heads * self.head_dim
         self.widths = heads * self.head_dim, 2 * keys if self.own_values else keys
         has_bias = bias in (True, "all", "qkv")
-        self.query = Linear(self.input_width, self.widths[0], bias=has_bias)
+        query_bias = has_bias or bias == "all_but_key"
+        self.query = Linear(self.input_width, self.widths[0], bias=query_bias)
         self.by_location = score == "location"
         if self.by_location and (self.own_values or not memory_positions):
             expected = "values memory, and the number of memory positions"
@@ -126,6 +128,9 @@ class Attention(Mixer):
             self.key_value = nn.Embedding(memory_positions, self.widths[1])  # p_i
         else:
             self.key_value = Linear(self.memory_width, self.widths[1], bias=has_bias)
+        self.value_bias: nn.Parameter | None = None
+        if bias == "all_but_key" and self.own_values:
+            self.value_bias = nn.Parameter(torch.zeros(keys))
         # One projection for q, k and v. The int8 conversion sets it, so that x is quantized once.
         self.joined: nn.Module | None = None
         norms = query_key_norms(score, heads, self.head_dim, query_key_norm)
@@ -133,7 +138,7 @@ class Attention(Mixer):
         self.score_bias = score_bias
         self.out: nn.Module = nn.Identity()
         if self.own_values:
-            self.out = Linear(self.widths[0], dim, bias=bias in (True, "all", "out"))
+            self.out = Linear(self.widths[0], dim, bias=bias in (True, "all", "out", "all_but_key"))
         self.score = make_score(score, heads, self.head_dim, hard=hard)
 
     def sites(self) -> dict[str, int]:
@@ -173,15 +178,7 @@ class Attention(Mixer):
 
         With a cache, keys and values include those of earlier steps.
         """
-        heads, joined = (self.heads, self.kv_heads, self.kv_heads), self.joined
-        if joined is None:
-            q = self.query(x).view(-1, self.heads, self.head_dim)
-            kv = self.key_value(x).view(-1, 2 * self.kv_heads, self.head_dim)
-            k, v = kv.split_with_sizes(heads[1:], 1)
-        else:
-            qkv = joined(x).view(-1, sum(heads), self.head_dim)
-            q, k, v = qkv.split_with_sizes(heads, 1)
-        q, k = apply_norm(self.query_norm, q), apply_norm(self.key_norm, k)
+        q, k, v = self._project(x)
         q, k = ctx.scheme.rotate(q, ctx.positions), ctx.scheme.rotate(k, ctx.positions)
         layout, mask, bias = ctx.layout, ctx.mask, ctx.bias
         if ctx.windows is not None:  # ctx.bias has the shape of whole sequences, not of windows
@@ -194,9 +191,30 @@ class Attention(Mixer):
                 ctx.tap.visit_heads(f"{self.name}.{s}", t, layout, ctx.layout)
                 for s, t in zip("qkv", (q, k, v), strict=True)
             )
+        if ctx.windows is not None and ctx.windows.padding is not None:
+            _, *padding = self._project(x.new_zeros(1, x.shape[1]))  # (1, kv_heads, head_dim)
+            cells = ctx.windows.padding[:, None, :, None]  # (windows, 1, cell, 1)
+            k, v = (
+                torch.where(cells, pad[..., None, :], rows)
+                for rows, pad in zip((k, v), padding, strict=True)
+            )
         if ctx.cache is not None:
             k, v = ctx.cache.append(self.slot, k, v)
         return q, k, v, layout, mask, bias
+
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The queries, keys and values of x: each (tokens, heads or kv_heads, head_dim)."""
+        heads, joined = (self.heads, self.kv_heads, self.kv_heads), self.joined
+        if joined is None:
+            q = self.query(x).view(-1, self.heads, self.head_dim)
+            kv = self.key_value(x).view(-1, 2 * self.kv_heads, self.head_dim)
+            k, v = kv.split_with_sizes(heads[1:], 1)
+        else:
+            qkv = joined(x).view(-1, sum(heads), self.head_dim)
+            q, k, v = qkv.split_with_sizes(heads, 1)
+        if self.value_bias is not None:
+            v = v + self.value_bias.view(self.kv_heads, self.head_dim)
+        return apply_norm(self.query_norm, q), apply_norm(self.key_norm, k), v
 
     def _cross_inputs(self, x: Tensor, ctx: Context) -> AttentionInputs:
         """Cross-attention: queries of x, keys and values of the memory."""
@@ -243,4 +261,6 @@ class Attention(Mixer):
             return apply_norm(self.key_norm, k), v
         rows = memory.layout.rows(self.key_value(memory.x), 2 * self.kv_heads)
         k, v = rows[:, : self.kv_heads], rows[:, self.kv_heads :]
+        if self.value_bias is not None:
+            v = v + self.value_bias.view(self.kv_heads, 1, self.head_dim)
         return apply_norm(self.key_norm, k), v

@@ -108,8 +108,7 @@ def _make_attention(
     """Builds an attention layer, with a learned bias by relative position if its config has one."""
     cross, score_bias = attention.NAME == "cross_attention", None
     if isinstance(attention, GridAttentionConfig) and attention.grid_bias != "none":
-        bias_class = RelativeBiasNet if attention.grid_bias == "net" else RelativeBias
-        score_bias = bias_class(attention.heads, attention.grid_window)
+        score_bias = _make_grid_bias(attention)
     return Attention(
         config.dim,
         attention.heads,
@@ -124,6 +123,14 @@ def _make_attention(
         score_bias=score_bias,
         memory_dim=memory_dim if cross else None,
     )
+
+
+def _make_grid_bias(attention: GridAttentionConfig) -> RelativeBias:
+    """The bias of the offsets within a window: a table, or the output of a small network."""
+    heads, side = attention.heads, attention.grid_window
+    if attention.grid_bias == "table":
+        return RelativeBias(heads, side)
+    return RelativeBiasNet(heads, side, trained=attention.bias_window)
 
 
 def grid_window(config: StackConfig) -> int | None:

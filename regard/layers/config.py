@@ -67,7 +67,7 @@ class AnyAttention(Sublayer):
     head_dim: int | None = Field(default=None, ge=1)
     """Width of a head. None: dim / heads."""
     score: ScoreKind = "scaled_dot"
-    attention_bias: Literal["all", "qkv", "out", "none"] | None = None
+    attention_bias: Literal["all", "qkv", "out", "none", "all_but_key"] | None = None
     """Which of attention's projections have a bias. None: all or none of them, as `bias`."""
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout rate on the attention weights. The paper uses it; off by default, since the fused

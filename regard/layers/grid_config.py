@@ -115,6 +115,12 @@ class GridAttentionConfig(AnyAttention):
     grid_bias: Literal["none", "table", "net"] = "none"
     """The bias added to attention scores by offset within a window: a learned table (Swin), or the
     output of a small network (Swin-V2)."""
+    bias_window: int | None = Field(default=None, ge=1, le=LONGEST)
+    """The side of the windows by which a `net` scales offsets, if not `grid_window`: those that it
+    was first trained with."""
+    window_padding: Literal["masked", "zeros"] = "masked"
+    """What fills the windows at the border of an image: cells that nothing attends to, or, as in
+    the published Swins, tokens whose x is 0."""
 
 
 GridSublayer = Annotated[

@@ -76,8 +76,11 @@ class Layout:
         del query
         return list(range(self.longest))
 
-    def windows(self, size: int, shift: int = 0) -> Windows:
-        """The same tokens in windows of size x size, shifted by `shift` rows and columns (Swin)."""
+    def windows(self, size: int, shift: int = 0, *, zeros: bool = False) -> Windows:
+        """The same tokens in windows of size x size, shifted by `shift` rows and columns (Swin).
+
+        With `zeros`, attention sees the cells beyond the image that fill the last windows.
+        """
         if self.grid is None or self.prefix:
             raise InputError(
                 "windows",
@@ -90,7 +93,7 @@ class Layout:
             )
         from regard.layers.windows import Windows  # a Layout itself
 
-        return Windows(self, self.grid, size, shift)
+        return Windows(self, self.grid, size, shift, zeros=zeros)
 
     @cached_property
     def positions(self) -> Tensor:

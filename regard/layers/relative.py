@@ -58,17 +58,21 @@ class RelativeBiasNet(RelativeBias):
         heads: Number of heads.
         size: The side of the largest window.
         hidden: Width of the network's hidden layer.
+        trained: The side of the windows by which offsets are scaled, if not `size`: that of the
+            first training, so that larger windows extrapolate.
     """
 
     offsets: Tensor
 
-    def __init__(self, heads: int, size: int, hidden: int = 512) -> None:
+    def __init__(
+        self, heads: int, size: int, hidden: int = 512, trained: int | None = None
+    ) -> None:
         nn.Module.__init__(self)
         self.size = size
         self.net = nn.Sequential(
             nn.Linear(2, hidden), nn.ReLU(), nn.Linear(hidden, heads, bias=False)
         )
-        steps = 8 * torch.arange(1 - size, size) / max(1, size - 1)  # from -8 to 8
+        steps = 8 * torch.arange(1 - size, size) / max(1, (trained or size) - 1)  # from -8 to 8
         steps = steps.sign() * (1 + steps.abs()).log2() / 3  # log2(8)
         pairs = torch.cartesian_prod(steps, steps)  # (offsets, 2)
         self.register_buffer("offsets", pairs, persistent=False)

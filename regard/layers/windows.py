@@ -25,13 +25,17 @@ class Windows(Layout):
     Shifted windows wrap around the border of the image (Swin's cyclic shift), so that their number
     stays the same; the mask separates tokens that are no neighbours in the image. If the image does
     not fill a window, its remaining cells are padding, which is masked as well. An image that is
-    smaller than a window is one window.
+    smaller than a window is one window, which is not shifted.
+
+    With `zeros`, windows are those of the published Swins: padding is attended to, as tokens whose
+    x is 0, so that every window is whole; and they are shifted even if there is only one.
 
     Args:
         of: The layout of the images.
         grid: Rows and columns of each image.
         size: The side of a window, in tokens.
         shift: By how many rows and columns the windows are shifted.
+        zeros: Whether attention sees the padding.
 
     Example:
         >>> windows = Layout((8,), grid=(2, 4)).windows(2)
@@ -42,22 +46,28 @@ class Windows(Layout):
         [2, 3, 6, 7]
     """
 
-    def __init__(self, of: Layout, grid: tuple[int, int], size: int, shift: int) -> None:
-        sides = [min(size, extent) for extent in grid]
+    def __init__(
+        self, of: Layout, grid: tuple[int, int], size: int, shift: int, *, zeros: bool = False
+    ) -> None:
+        sides = [size if zeros else min(size, extent) for extent in grid]
         counts = [-(-extent // side) for extent, side in zip(grid, sides, strict=True)]
         self.window_shape = sides[0], sides[1]
         self.images, self.windows_per_image = of.batch, counts[0] * counts[1]
         shifted, wrapped = [], []  # one entry for the rows, one for the columns
-        for extent, side, count in zip(grid, sides, counts, strict=True):
-            offset = shift if count > 1 else 0
-            index = torch.arange(extent)
+        for side, count in zip(sides, counts, strict=True):
+            offset = shift if count > 1 or zeros else 0
+            index = torch.arange(count * side)  # of the image with its padding
             shifted.append((index - offset) % (count * side))
             wrapped.append((index < offset).long())
         (row, column), (height, width) = shifted, sides
         window = (row // height)[:, None] * counts[1] + column // width  # (rows, columns)
         inside = (row % height)[:, None] * width + column % width
-        self.own_slots = (window * height * width + inside).flatten()  # for one image's tokens
-        self.own_segments = (2 * wrapped[0][:, None] + wrapped[1]).flatten()
+        all_slots, segments = window * height * width + inside, 2 * wrapped[0][:, None] + wrapped[1]
+        rows, columns = grid
+        self.own_slots = all_slots[:rows, :columns].flatten()  # for one image's tokens
+        seen = (slice(None),) if zeros else (slice(rows), slice(columns))
+        self._seen_slots, self._seen_segments = all_slots[seen].flatten(), segments[seen].flatten()
+        self._zeros = zeros and self.own_slots.numel() < all_slots.numel()
         # Not `even`: even if every window is full, the tokens are in a different order.
         self.lengths, self.device, self.grid, self.prefix = of.lengths, of.device, grid, 0
         self.batch, self.longest = of.batch * self.windows_per_image, height * width
@@ -75,6 +85,13 @@ class Windows(Layout):
         tokens = torch.full((self.windows_per_image * self.longest,), -1)
         tokens[self.own_slots] = torch.arange(len(self.own_slots))
         return tokens.view(self.windows_per_image, self.longest)
+
+    @cached_property
+    def padding(self) -> Tensor | None:
+        """Which cells are padding that attention sees: (windows, cell); None: there are none."""
+        if not self._zeros:
+            return None
+        return (self.tokens_of < 0).repeat(self.images, 1).to(self.device)
 
     def keys(self, query: int) -> list[int]:
         """For one query, the token of each key column: those of its window; -1 is padding."""
@@ -99,10 +116,10 @@ class Windows(Layout):
     @cached_property
     def mask(self) -> Mask:
         """Allows attention only within a window and between neighbours in the image."""
-        no_padding = len(self.own_slots) == self.windows_per_image * self.longest
-        if no_padding and not self.own_segments.any():
+        no_padding = len(self._seen_slots) == self.windows_per_image * self.longest
+        if no_padding and not self._seen_segments.any():
             return Mask()
         segments = torch.full((self.windows_per_image * self.longest,), -1)
-        segments[self.own_slots] = self.own_segments
+        segments[self._seen_slots] = self._seen_segments
         segments = segments.view(-1, self.longest).repeat(self.images, 1).to(self.device)
         return Mask(segments=(segments, segments))

@@ -19,6 +19,7 @@ from regard.models.families.gpt import GPTConfig as GPTConfig
 from regard.models.families.resnet import ResNetConfig as ResNetConfig
 from regard.models.families.rnn import RNNConfig as RNNConfig
 from regard.models.families.seq2seq import Seq2SeqConfig as Seq2SeqConfig
+from regard.models.families.swin import SwinConfig as SwinConfig
 from regard.models.families.t5 import T5Config as T5Config
 from regard.models.families.transformer import SIZES as SIZES
 from regard.models.families.transformer import TransformerConfig as TransformerConfig
@@ -29,5 +30,6 @@ from regard.models.model import Model as Model
 from regard.models.recurrent import Seq2Seq as Seq2Seq
 from regard.models.rnn import RecurrentEncoder as RecurrentEncoder
 from regard.models.rnn import RecurrentLM as RecurrentLM
+from regard.models.staged_encoder import StagedEncoder as StagedEncoder
 
 __all__: list[str]

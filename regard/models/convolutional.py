@@ -6,21 +6,15 @@ or numbers.
 
 from __future__ import annotations
 
-from torch import Tensor
-
-from regard.inputs.arrays import Dense
-from regard.kernels.linear import Linear
-from regard.layers import Dropout, Tap
 from regard.layers.convnets import FeatureMaps, make_convolutions
 from regard.layers.fronts.pixels import Pixels
 from regard.layers.grid_config import ResidualConvolutions
 from regard.layers.init import draw_he
-from regard.models.encoder import BaseEncoder
+from regard.models.cell_encoder import CellEncoder
 from regard.models.families.images import ConvolutionalConfig
-from regard.models.numbers_head import make_numbers_head
 
 
-class ConvolutionalEncoder(BaseEncoder):
+class ConvolutionalEncoder(CellEncoder):
     """A convolutional network with a classification head on the mean of its cells."""
 
     config: ConvolutionalConfig
@@ -32,25 +26,7 @@ class ConvolutionalEncoder(BaseEncoder):
         super().__init__()
         self.config = config
         self.embed, self.encoder = make_convolutions(config.encoder)
-        self.dropout = Dropout(config.encoder.dropout)
-        classes, dim = config.head.classes, config.encoder.dim
-        self.classes = Linear(dim, len(classes)) if classes else None
-        self.numbers = make_numbers_head(config.head, dim)
-
-    def pooled(self, source: Dense, hidden: Tensor) -> Tensor:
-        """The mean over the cells of each image: hidden (cells, dim) -> (images, dim)."""
-        return hidden.view(len(source), -1, hidden.shape[-1]).mean(dim=1)
-
-    def class_logits(self, source: Dense, tap: Tap | None = None) -> tuple[Tensor, Tensor]:
-        """Logits for the classes, (images, classes), twice: the same learn from a teacher."""
-        logits = self.classify(source, tap)
-        return logits, logits
-
-    def forward(self, source: Dense, tap: Tap | None = None) -> Tensor:
-        """Logits of the classes of each image, (images, classes), or its numbers, standardised."""
-        has_numbers_alone = self.classes is None and self.numbers is not None
-        function = self.standardised_numbers if has_numbers_alone else self.classify
-        return function(source, tap)
+        self.add_heads(config.head, config.encoder.dim, config.encoder.dropout)
 
 
 class SmallCNN(ConvolutionalEncoder):
@@ -61,6 +37,7 @@ class SmallCNN(ConvolutionalEncoder):
 
     Example:
         >>> import torch
+        >>> from regard.inputs.arrays import Dense
         >>> from regard.models import CNNConfig
         >>> cnn = SmallCNN(CNNConfig(classes=tuple("0123456789")))
         >>> sum(parameter.numel() for parameter in cnn.parameters())

@@ -73,7 +73,11 @@ def quantise(model: ModuleT) -> ModuleT:
 def join(attention: Attention, *, exact: bool = False, many: bool = False) -> None:
     """Joins the projections of queries, keys and values, so that x is quantized only once."""
     query, key_value = attention.query, attention.key_value
-    bias = None if query.bias is None else torch.cat((query.bias, key_value.bias))
     weight = torch.cat((query.weight, key_value.weight))
+    biases = [
+        weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias
+        for layer in (query, key_value)
+    ]
+    bias = None if query.bias is None else torch.cat(biases)
     attention.joined = Int8Linear(weight, bias, exact=exact, many=many)
     del attention.query, attention.key_value

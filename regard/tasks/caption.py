@@ -40,7 +40,7 @@ from regard.inputs.text.bloom import Keys
 from regard.inputs.text.kinds import train as train_tokenizer
 from regard.inputs.text.spelling import check_text
 from regard.inputs.text.tokenizer import LEARNED
-from regard.layers import Edit, Tap
+from regard.layers import Edit, Layout, Tap
 from regard.models.captioner import Captioner
 from regard.models.mode import evaluating
 from regard.runtime.prefetch import prefetch
@@ -314,10 +314,10 @@ class Caption(WritingTask):
         def loss(twin: Any) -> Tensor:
             return F.cross_entropy(twin(*inputs), targets, reduction="sum")
 
-        def of_all_tokens(layer: str, weights: Tensor) -> Tensor:
+        def of_all_tokens(of_layer: Layout, layer: str, weights: Tensor) -> Tensor:
             if layer.startswith("decoder"):
                 return weights
-            return over_all_tokens(model, layout, layer, weights)
+            return over_all_tokens(model, of_layer, layer, weights)
 
         read = partial(model, *inputs)
         return [HeadBatch(read, loss, targets.numel(), lengths, spread=of_all_tokens)]
@@ -439,7 +439,7 @@ class Caption(WritingTask):
             weights, note = first_records(tap), "the caption was given"
         layout = model.embed.layout(source)
         weights = {
-            site: over_all_tokens(model, layout, site, value)
+            site: over_all_tokens(model, tap.layouts[site.rpartition(".")[0]], site, value)
             if site.startswith("encoder")
             else value
             for site, value in weights.items()

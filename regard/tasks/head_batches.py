@@ -41,8 +41,9 @@ class HeadBatch:
     """The number of tokens before the patches."""
     height: int = 0
     """The height of the images, in pixels."""
-    spread: Callable[[str, Tensor], Tensor] = lambda _, weights: weights
-    """For the name of a layer, its recorded weights with a column for each token of an image."""
+    spread: Callable[[Layout, str, Tensor], Tensor] = lambda *args: args[-1]
+    """For the layout and name of a layer, its recorded weights with a column for each token of an
+    image."""
 
 
 def of_tokens(model: Any, batch: Batch[Ragged]) -> HeadBatch:
@@ -74,14 +75,21 @@ def of_texts(model: Any, texts: Input, loss: Callable[[Any], Tensor], targets: i
     if layout.grid is None:
         return HeadBatch(read, loss, targets, lambda _: pair)
     images: Any = texts  # only images have a grid
-    height, spread = images.values.shape[-2], partial(over_all_tokens, model, layout)
+    height, spread = images.values.shape[-2], partial(over_all_tokens, model)
     return HeadBatch(
         read, loss, targets, lambda _: pair, layout.grid, layout.prefix, height, spread
     )
 
 
 def over_all_tokens(model: Any, layout: Layout, layer: str, weights: Tensor) -> Tensor:
-    """Recorded weights with a column for each token of an image, also if a layer has windows."""
+    """Recorded weights with a column for each token of an image, also if a layer has windows.
+
+    Args:
+        model: The model.
+        layout: The layout of the layer's tokens.
+        layer: The layer's name, or that of one of its sites.
+        weights: The weights of its queries, with a column for each key.
+    """
     windows = model.encoder.windows(layout, int(layer.split(".")[1]))
     return weights if windows is None else windows.spread(weights)
 

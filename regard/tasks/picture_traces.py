@@ -82,5 +82,9 @@ def dense_records(model: ImageEncoder, layout: Layout, tap: Tap) -> dict[str, Te
 
     Weights within windows of an image are 0 at the tokens outside.
     """
-    records = first_records(tap).items()
-    return {site: over_all_tokens(model, layout, site, weights) for site, weights in records}
+    return {
+        site: over_all_tokens(
+            model, tap.layouts.get(site.rpartition(".")[0], layout), site, weights
+        )
+        for site, weights in first_records(tap).items()
+    }

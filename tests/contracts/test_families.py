@@ -71,7 +71,7 @@ CONVS2S = {
 VARIANTS = {"transformer": TRANSFORMER, "t5": T5, "seq2seq": SEQ2SEQ, "convs2s": CONVS2S}
 ALONE = {"gpt", "bert", "rnn"}
 """Families of one stack: tests/contracts/test_one_stack.py."""
-OF_IMAGES = {"vit", "cnn", "resnet"}
+OF_IMAGES = {"vit", "cnn", "resnet", "swin"}
 """Families that read images: tests/contracts/test_image_families.py."""
 OF_BOTH = {"captioner"}
 """Families that read images and write texts: tests/models/test_captioner.py."""

@@ -17,17 +17,20 @@ from regard.layers import Edit, Tap, knock_out
 from regard.layers.grid_config import ANY_SIZE
 from regard.layers.tap.without_head import without_head
 from regard.models import FAMILIES, build, describe, rebuild
+from regard.models.families.swin import VERSION_2
 from regard.models.quantise import quantise
 from regard.train.optim import Adam
 
 CLASSES = ("a", "b", "c")
 SIZES = {"dim": 16, "heads": 4, "hidden": 24, "layers": 2, "dropout": 0.1, "image": (4, 6),
          "patch": 2, "channels": 1, "classes": CLASSES}  # fmt: skip
-CONVOLUTIONAL = {
+OTHER_SIZES = {
     "cnn": {"image": (14, 18), "channels": 1, "filters": (6, 8), "kernel": 3, "dense": (16, 12),
             "classes": CLASSES, "dropout": 0.1},
     "resnet": {"image": (32, 48), "channels": 1, "depths": (1, 2), "filters": (8, 12),
                "stem_width": 8, "classes": CLASSES, "dropout": 0.1},
+    "swin": {"image": (11, 15), "patch": 2, "channels": 1, "dim": 8, "heads": 2, "hidden": 12,
+             "depths": (1, 2), "classes": CLASSES, "dropout": 0.1},
 }  # fmt: skip
 VARIANTS = {
     "vit": {
@@ -50,7 +53,15 @@ VARIANTS = {
         "basic": {"block": "basic", "channels": 3, "stride_first": True},
         "stride-in-first": {"stride_in_first": True},
         "attention": {"depths": (1, 1, 1), "filters": (8, 12, 16), "stage_attention": {"heads": 4}},
-        "attention-last": {"unit": "basic", "stage_attention": {"after": [1], "heads": 3, "positions": "none"}},
+        "attention-last": {
+            "unit": "basic", "stage_attention": {"after": [1], "heads": 3, "positions": "none"}
+        },
+    },
+    "swin": {
+        "plain": {"grid_window": 2},
+        "masked": {"grid_window": 3, "window_padding": "masked", "channels": 3, "drop_path": 0.1},
+        "v2": VERSION_2 | {"grid_window": 2},
+        "everywhere": {"encoder": {"block": ("attention", "feed_forward")}, "heads": 4},
     },
 }  # fmt: skip
 MODELS = [(family, name) for family, names in VARIANTS.items() for name in names]
@@ -67,12 +78,13 @@ def test_every_family_of_images_is_under_contract():
 def model(request):
     """A model whose norms, biases and tables are away from their plain beginnings too."""
     family, name = request.param
-    sizes = CONVOLUTIONAL.get(family, SIZES)
+    sizes = OTHER_SIZES.get(family, SIZES)
     config = FAMILIES[family].config.model_validate(sizes | VARIANTS[family][name])
     built = build(config).eval()
     with torch.no_grad():
         for parameter in built.parameters():
-            parameter.add_((0.2 if family == "vit" else 0.05) * torch.randn_like(parameter))
+            large = family in ("vit", "swin")
+            parameter.add_((0.2 if large else 0.05) * torch.randn_like(parameter))
         for name, statistic in built.named_buffers():
             if "running" in name:
                 statistic.add_(0.2 * torch.rand_like(statistic))
@@ -133,7 +145,7 @@ def test_images_of_a_size_that_does_not_fit_are_refused(model):
         model(other)
     wrong = Dense(torch.zeros(2, model.config.channels, height, width + 1))
     patch = getattr(model.config, "patch", 0)
-    if model.config.family == "resnet":
+    if model.config.family in ("resnet", "swin"):
         assert model(wrong).shape == (2, len(CLASSES))
         return
     with pytest.raises(InputError, match="channels, height, width") as refused:
@@ -183,8 +195,8 @@ def test_edits_act(model, images):
         gone = model(images, Tap(edits=[knock_out("encoder.1.self.2")]))
         assert not torch.allclose(gone, plain)
         close(without_head(model, ["encoder.1.self.2"])(images), gone)
-    doubled = Edit("encoder.0.residual", lambda x: 2 * x)
-    assert not torch.allclose(model(images, Tap(edits=[doubled])), plain)
+    scaled = Edit("encoder.0.residual", lambda x: x * torch.arange(x.shape[-1]))
+    assert not torch.allclose(model(images, Tap(edits=[scaled])), plain)
 
 
 @torch.no_grad()

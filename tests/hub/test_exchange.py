@@ -154,7 +154,7 @@ def test_a_source_is_translated_token_for_token(make, name, search):
 def test_every_kind_is_under_test():
     tried = {name.partition("-")[0] for name in EVERY}
     of_images = {"vit", "deit", "dinov2", "resnet", "timm"}  # test_vit.py, test_image_models.py
-    of_images.add("vision-encoder-decoder")  # test_captions.py
+    of_images |= {"vision-encoder-decoder", "swin", "swinv2"}  # test_captions.py, test_swin.py
     assert {name.replace("llama3", "llama") for name in tried} | of_images == set(KINDS)
 
 

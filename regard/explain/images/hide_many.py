@@ -144,11 +144,10 @@ def _layer_weights(
     tap = Tap(*(f"{site}.weights" for site in which.layers))
     with evaluating(model):
         model.hidden(source.to(model.device), tap)
-    layout = model.embed.layout(source)
     layers = []
     for site in which.layers:
         weights = tap.records[f"{site}.weights"]  # (images, heads, query, key)
-        array = over_all_tokens(model, layout, site, weights).cpu().double().numpy()
+        array = over_all_tokens(model, tap.layouts[site], site, weights).cpu().double().numpy()
         silenced = [head for layer, head in silenced_heads if layer == site]
         names = ("",) * array.shape[2]
         maps = [AttentionMap(site, weights, names, names) for weights in array]

@@ -8,6 +8,7 @@ from regard.hub.tables.bert import BERT, DISTILBERT, ROBERTA
 from regard.hub.tables.gpt2 import GPT2
 from regard.hub.tables.llama import LLAMA, MISTRAL, QWEN2, QWEN3
 from regard.hub.tables.resnet import RESNET
+from regard.hub.tables.swin import SWIN, SWIN_V2
 from regard.hub.tables.t5 import T5
 from regard.hub.tables.timm import TIMM
 from regard.hub.tables.vision_encoder_decoder import VISION_ENCODER_DECODER
@@ -17,7 +18,7 @@ KINDS: dict[str, HubFormat] = {
     kind.name: kind
     for kind in (
         GPT2, LLAMA, MISTRAL, QWEN2, QWEN3, BERT, ROBERTA, DISTILBERT, T5, BART, PEGASUS, MARIAN,
-        VIT, DEIT, DINOV2, RESNET, VISION_ENCODER_DECODER, TIMM,
+        VIT, DEIT, DINOV2, RESNET, SWIN, SWIN_V2, VISION_ENCODER_DECODER, TIMM,
     )
 }  # fmt: skip
 """Their `model_type` -> its `HubFormat`; timm's configs have none. A model is exported as the first

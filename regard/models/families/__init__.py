@@ -20,6 +20,7 @@ from regard.models.families import (
     resnet,
     rnn,
     seq2seq,
+    swin,
     t5,
     transformer,
     vit,
@@ -38,6 +39,7 @@ FAMILIES: dict[str, Family] = {
     "vit": vit.FAMILY,
     "cnn": cnn.FAMILY,
     "resnet": resnet.FAMILY,
+    "swin": swin.FAMILY,
     "captioner": captioner.FAMILY,
 }
 
