@@ -58,8 +58,8 @@ def draw_texts(
             ids[rows, blank + (1 if kind == BEFORE else -1)] = 0
         total = ids.gather(1, chosen).sum(1)
     else:
-        places = torch.arange(LENGTH)
-        sides = (places < blank[:, None], places > blank[:, None])  # (count, LENGTH)
+        positions = torch.arange(LENGTH)
+        sides = (positions < blank[:, None], positions > blank[:, None])  # (count, LENGTH)
         picks = {BEFORE: (2, 0), BOTH: (1, 1), AFTER: (0, 2)}[kind]
         chosen = torch.cat(
             [

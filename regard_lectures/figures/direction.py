@@ -171,9 +171,9 @@ def share_before(rows: Tensor, query: Tensor) -> Tensor:
     Returns:
         (texts, layers, heads)
     """
-    places = torch.arange(rows.shape[-1])
-    earlier, later = (side[:, None, None] for side in (places < query[:, None],
-                                                       places > query[:, None]))  # fmt: skip
+    positions = torch.arange(rows.shape[-1])
+    earlier, later = (side[:, None, None] for side in (positions < query[:, None],
+                                                       positions > query[:, None]))  # fmt: skip
     before, after = (rows * earlier).sum(-1), (rows * later).sum(-1)
     return before / (before + after).clamp(min=1e-9)
 
