@@ -321,6 +321,7 @@ def plan(
         if value is not None and not 0 < value < math.inf:  # nan fails the comparison, too
             raise InputError(option, got=value, expected="a number above 0")
     name, recipe, vocabularies, vocab_from = find(what, overrides, vocab)
+    recipe = _with_numbers_of_data(recipe)
     config = recipe.model
     model = meta_model(config, *vocabularies)
     lengths = lengths_of(recipe, published_models().get(what), length)
@@ -351,3 +352,12 @@ def plan(
 def _json_keys(parts: Mapping[str, float]) -> dict[str, float]:
     """The parts with names that are JSON keys: `self-attention` -> `self_attention`."""
     return {part.replace(" ", "_").replace("-", "_"): value for part, value in parts.items()}
+
+
+def _with_numbers_of_data(recipe: Recipe) -> Recipe:
+    """The recipe with the head for the numbers of its data, if these are known without reading."""
+    count = getattr(recipe.data, "genes", 0)
+    if recipe.task != "predict" or not count or recipe.model.numbers:
+        return recipe
+    names = tuple(f"gene {number}" for number in range(1, count + 1))
+    return recipe.model_copy(update={"model": recipe.model.changed(numbers=names)})

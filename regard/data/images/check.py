@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.data.config import ALL_FOUND, Columns
+from regard.data.config import ALL_FOUND, Column, Columns
 from regard.data.images.arrays import Source
 from regard.data.images.decoding import look_at_images
 from regard.data.images.listing import ImageFile, find_images
+from regard.data.images.numbered import find_numbered
 from regard.inputs.images.opening import content_of, header_of, open_image
 
 COMPARED_SIZE = (256, 256)
@@ -67,6 +68,22 @@ class CaptionFacts:
         )
 
 
+class NumberFacts(NamedTuple):
+    """One of the numbers to predict, over all images."""
+
+    mean: float
+    deviation: float
+    smallest: float
+    largest: float
+
+    def describe(self) -> str:
+        """The facts in a line."""
+        return (
+            f"mean {self.mean:.4g}, deviation {self.deviation:.4g}, "
+            f"{self.smallest:.4g} to {self.largest:.4g}"
+        )
+
+
 @dataclass(frozen=True)
 class ImagesReport:
     """What is in a folder or file of images."""
@@ -89,7 +106,7 @@ class ImagesReport:
     same_pixels: int
     """The same for decoded pixels, which includes those with the same bytes."""
     across_classes: tuple[tuple[str, str], ...]
-    """Two files of different classes with the same pixels."""
+    """Two files of different classes, or with other numbers, with the same pixels."""
     across_splits: tuple[tuple[str, str], ...]
     """Two files of different splits with the same pixels."""
     broken: dict[str, str]
@@ -98,6 +115,8 @@ class ImagesReport:
     """Files that are no images by their names; they are ignored."""
     captions: CaptionFacts | None = None
     """The captions, if the images are checked for them."""
+    numbers: dict[str, NumberFacts] | None = None
+    """Each of the numbers to predict, if the images are checked for them."""
 
     @property
     def is_bad(self) -> bool:
@@ -109,6 +128,12 @@ class ImagesReport:
         lines = [f"{self.images:,} images of {len(self.classes)} classes: {_tally(self.classes)}"]
         if self.captions is not None:
             lines = [f"{self.images:,} images", self.captions.describe()]
+        if self.numbers is not None:
+            lines = [f"{self.images:,} images with {len(self.numbers):,} numbers each:"]
+            first_numbers = [*self.numbers.items()][:MAX_LISTED]
+            lines += [f"  {name}: {facts.describe()}" for name, facts in first_numbers]
+            if len(self.numbers) > MAX_LISTED:
+                lines.append(f"  and {len(self.numbers) - MAX_LISTED:,} more; --json lists all")
         if self.splits:
             lines.append(f"splits: {_tally(self.splits)}")
         if self.smallest and self.median and self.largest:
@@ -120,9 +145,10 @@ class ImagesReport:
             f"copies: {self.same_pixels:,} with the same pixels as another image, "
             f"{self.same_bytes:,} of them with the same bytes"
         )
-        for what, pairs in (("classes", self.across_classes), ("splits", self.across_splits)):
+        twice = "with other numbers" if self.numbers is not None else "in two classes"
+        for what, pairs in ((twice, self.across_classes), ("in two splits", self.across_splits)):
             if pairs:
-                lines.append(f"the same image in two {what}: {len(pairs):,}")
+                lines.append(f"the same image {what}: {len(pairs):,}")
                 lines += [f"  {first} and {second}" for first, second in pairs[:MAX_LISTED]]
         if self.others:
             lines.append(f"other files, ignored: {len(self.others):,}, such as {self.others[0]}")
@@ -139,6 +165,7 @@ def check_images(
     columns: Columns = ALL_FOUND,
     *,
     captions: bool = False,
+    outputs: Sequence[Column] | None = None,
 ) -> ImagesReport:
     """Decode every image of a folder or file, in parallel threads, and report on them.
 
@@ -147,11 +174,15 @@ def check_images(
         on_progress: Called with the number of images that are done, and of all.
         columns: Which columns of a table are read.
         captions: Whether they are checked for their captions, not for their classes.
+        outputs: The columns of the numbers that they are checked for; None: not for numbers.
 
     Raises:
-        InputError: There are no images with classes, or captions, at all.
+        InputError: There are no images with classes, captions or numbers at all.
     """
-    listing = find_images(path, columns, captions=captions)
+    if outputs is None:
+        listing = find_images(path, columns, captions=captions)
+    else:
+        listing = find_numbered(path, outputs, columns)
     files = listing.files
     facts_by_number, problems = look_at_images(
         lambda number: _image_facts(files[number].source),
@@ -160,9 +191,21 @@ def check_images(
     )
     facts = [(files[number], facts) for number, facts in facts_by_number.items()]
     report = _report(facts, listing.problems | problems, listing.others)
+    if outputs is not None:
+        return replace(report, numbers=_number_facts(listing.outputs, [file for file, _ in facts]))
     if not captions:
         return report
     return replace(report, captions=_caption_facts([file.captions for file, _ in facts]))
+
+
+def _number_facts(names: Sequence[str], files: Sequence[ImageFile]) -> dict[str, NumberFacts]:
+    """Mean, standard deviation, smallest and largest value of each number."""
+    columns = np.array([file.numbers for file in files]).reshape(-1, len(names)).T
+    return {
+        name: NumberFacts(*(float(f(column)) for f in (np.mean, np.std, np.min, np.max)))
+        for name, column in zip(names, columns, strict=True)
+        if len(column)
+    }
 
 
 def _caption_facts(captions: Sequence[Sequence[str]]) -> CaptionFacts:
@@ -198,6 +241,11 @@ def _image_facts(source: Source) -> ImageFacts:
     return ImageFacts(kind, mode, width, height, hashlib.sha256(raw).digest(), digest)
 
 
+def _label(file: ImageFile) -> str:
+    """What an image is to be read as: its class, or its numbers."""
+    return " ".join(map(repr, file.numbers)) if file.numbers else file.label
+
+
 def _report(
     facts: Sequence[tuple[ImageFile, ImageFacts]], broken: dict[str, str], ignored: Sequence[str]
 ) -> ImagesReport:
@@ -222,7 +270,7 @@ def _report(
         formats=_count_values(image.kind for image in images),
         same_bytes=len(images) - len({image.content for image in images}),
         same_pixels=len(images) - len(groups),
-        across_classes=_copies_across(groups.values(), lambda file: file.label),
+        across_classes=_copies_across(groups.values(), _label),
         across_splits=_copies_across(groups.values(), lambda file: file.split),
         broken=broken,
         others=tuple(ignored),

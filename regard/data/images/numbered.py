@@ -62,15 +62,7 @@ def find_numbered(
     if not location.exists() and not glob.glob(path):  # noqa: PTH207 (a pattern of Parquet files)
         what = f"{path}: no such file or folder"
         raise InputError(what, expected=EXPECTED, fix=FIX)
-    if location.is_dir() and not arrow.is_table(path):
-        in_folder = [location / name for name in TABLES if (location / name).is_file()]
-        if not in_folder:
-            expected = f"a table in it: {', '.join(TABLES[:3])}"
-            raise InputError(path, got="a folder without a table", expected=expected, fix=FIX)
-        path = str(in_folder[0])
-    if not tables.is_table(path.lower()) and not arrow.is_table(path):
-        expected = f"{EXPECTED}: .csv, .tsv, .jsonl, .parquet, or a folder with one"
-        raise InputError(path, got="another kind of file", expected=expected, fix=FIX)
+    path = table_of(path)
     parts = (arrow.splits_in(path) if arrow.is_table(path) else {}) or {"": path}
     listings: dict[str, Listing] = {}
     for split, part in parts.items():  # the first decides which numbers there are
@@ -82,6 +74,39 @@ def find_numbered(
         raise InputError(path, got=got, expected=EXPECTED, fix=FIX)
     listing.files[:] = map(escape_controls, listing.files)
     return listing
+
+
+def describe_numbered(path: str, outputs: Sequence[Column], columns: Columns) -> str:
+    """Say which columns are the numbers to predict, if that was found out; else nothing.
+
+    Args:
+        path: As for `find_numbered`.
+        outputs: The columns that are named.
+        columns: Which column has the paths.
+    """
+    if outputs or not Path(path).exists():  # the error for a missing file comes when it is read
+        return ""
+    names = _columns_of(table_of(path), outputs, columns)[2]
+    return f"numbers to predict: {names_text(names)} (data.outputs=[A,B]: these alone)"
+
+
+def table_of(path: str) -> str:
+    """The table of a folder, or a table itself.
+
+    Raises:
+        InputError: The folder has none, or the file is none.
+    """
+    location = Path(path)
+    if location.is_dir() and not arrow.is_table(path):
+        in_folder = [location / name for name in TABLES if (location / name).is_file()]
+        if not in_folder:
+            expected = f"a table in it: {', '.join(TABLES[:3])}"
+            raise InputError(path, got="a folder without a table", expected=expected, fix=FIX)
+        path = str(in_folder[0])
+    if not tables.is_table(path.lower()) and not arrow.is_table(path):
+        expected = f"{EXPECTED}: .csv, .tsv, .jsonl, .parquet, or a folder with one"
+        raise InputError(path, got="another kind of file", expected=expected, fix=FIX)
+    return path
 
 
 def _list_table(table: str, outputs: Sequence[Column], columns: Columns) -> Listing:

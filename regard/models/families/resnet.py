@@ -12,6 +12,13 @@ from regard.models.families.vit import CLASSES
 
 _BASIC = {"unit": "basic", "filters": (64, 128, 256, 512)}
 _BOTTLENECK = {"unit": "bottleneck", "filters": (256, 512, 1024, 2048)}
+_GENES = {
+    "family": "resnet",
+    "size": "50",
+    "numbers": tuple(f"gene {number}" for number in range(1, 307)),
+    "widths": (2048, 1024, 512, 256),
+}
+"""A ResNet-50 whose head predicts the activity of 306 genes from a slice of tissue."""
 
 
 class ResNetConfig(ConvolutionalConfig):
@@ -48,5 +55,8 @@ FAMILY = Family(
     ResNetConfig,
     "regard.models.convolutional.ResNet",
     task="classify",
-    named={f"resnet-{size}": _published_model(size) for size in ResNetConfig.SIZES},
+    named={
+        **{f"resnet-{size}": _published_model(size) for size in ResNetConfig.SIZES},
+        "resnet-50-genes": PublishedModel(_GENES, lengths=(IMAGE_TOKENS,)),
+    },
 )
