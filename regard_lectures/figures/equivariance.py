@@ -16,7 +16,6 @@ import base64
 import math
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.draw import LINE_STYLES, TEXT, LineStyle, shorten
-from regard.errors import InputError
 from regard.explain import Board, Drawing, Numbers, Words
 from regard_lectures.claims import claimed, interval, numbers_of
 from regard_lectures.claims.classifiers import Course, train_classifier
@@ -55,7 +53,6 @@ LARGEST = 8
 RATES = {"CNN": 2e-3, "ViT": 1e-3}
 STAYS = 50.0
 """Percent: a pooled vector that changes by less is said to stay."""
-DATA = "fashion-mnist"
 
 
 def shift_images(pixels: Tensor, shift: int) -> Tensor:
@@ -183,8 +180,6 @@ def measure(
     """
     if model or text is not None:
         return _measure_loaded(model, text)
-    if data != DATA and data and not Path(data).exists():
-        raise InputError("data", got=data, expected="a folder with a folder of images per class")
     train = min(IMAGES, 64 * steps)
     pictures = read_pictures(data, train=train, unseen=UNSEEN, side=SIDE, seed=0)
     channels = pictures.train.values.shape[1]

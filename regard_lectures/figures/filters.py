@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.draw import LINE_STYLES, MUTED, signed_scale
+from regard.draw import LINE_STYLES, MUTED, TEXT, shorten, signed_scale
 from regard.errors import InputError
 from regard.explain import Board, Drawing, Numbers, Words
 from regard_lectures.claims.layers import Viewer, viewers
@@ -192,7 +192,7 @@ def filters(text: str | None, model: str, seed: int) -> Drawing:
     limits = model_line(viewer.pipeline)
     with Board(words_filters(numbers), (1.15, 1), details, limits=limits) as board:
         _draw_grid(board, weights, order, strongest)
-        _draw_answers(board, viewer, weights, answers, strongest)
+        _draw_answers(board, viewer, weights, answers, strongest, kinds)
         return board.drawing(**numbers)
 
 
@@ -236,25 +236,30 @@ def _colour(strongest: list[int], index: int) -> str:
 
 
 def _draw_answers(
-    board: Board, viewer: Viewer, weights: Tensor, answers: Tensor, strongest: list[int]
-) -> None:
-    """Draw the image, and the maps of the strongest answers beside their filters."""
+    board: Board, viewer: Viewer, weights: Tensor, answers: Tensor, strongest: list[int],
+    kinds: dict[str, list[bool]],
+) -> None:  # fmt: skip
+    """Draw the image, and the maps of strong answers beside their filters, with their kinds."""
     left, top, width, height = board.panel_box(1)
     start = board.heading(1, "the image, and answers to it")
-    columns, rows, filter_side, gap = 2, 3, 64.0, 12.0
+    columns, rows, filter_side, gap, line = 2, 3, 64.0, 12.0, 30.0
     pitch = width / columns
-    side = min(pitch - filter_side - 2 * gap, (top + height - start) / rows - gap)
+    side = min(pitch - filter_side - 2 * gap, (top + height - start) / rows - line - 4)
     reach = float(answers[strongest].abs().max()) or 1.0
     image = viewer.pictures[0].transpose(1, 2, 0).squeeze()
     for number in range(1 + len(strongest)):
         row, column = divmod(number, columns)
-        x, y = left + column * pitch + filter_side + gap, start + row * (side + gap)
+        x, y = left + column * pitch + filter_side + gap, start + row * (side + line + 4)
         axes = board.sheet.axes(x, y, side, side)
+        index = strongest[number - 1] if number else -1
+        mine = [kind for kind, flags in kinds.items() if flags[index]]
+        text = shorten(", ".join(mine) or "no kind", pitch - gap, TEXT) if number else "the image"
+        board.sheet.text((left + column * pitch, y + side + 1), text)
         if number == 0:
             axes.imshow(image, cmap="gray", vmin=0, vmax=1, aspect="auto")
             continue
-        index = strongest[number - 1]
-        axes.imshow(answers[index].numpy(), cmap=signed_scale(reach).colormap(), vmin=-reach, vmax=reach,
+        axes.imshow(answers[index].numpy(), vmin=-reach, vmax=reach,
+                    cmap=signed_scale(reach).colormap(),
                     aspect="auto", interpolation="nearest")  # fmt: skip
         corner = (x - filter_side - gap / 2, y + (side - filter_side) / 2)
         _draw_filter(board, weights[index], corner, filter_side - 6, _colour(strongest, index))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,8 +98,6 @@ def measure(
         By network: numbers held (cuts,), accuracies and errors in percent (tries, cuts), and an
         image rebuilt from each cut.
     """
-    if data != DATA and data and not Path(data).exists():
-        raise InputError("data", got=data, expected="a folder with a folder of images per class")
     most = BATCH * steps
     pictures = read_pictures(
         data, train=min(IMAGES, most), unseen=min(UNSEEN, most), side=SIDE, seed=0

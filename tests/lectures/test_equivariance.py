@@ -66,5 +66,5 @@ def test_an_image_and_a_model_of_ones_own(tmp_path):
 
 
 def test_wrong_data_says_what_is_expected(tmp_path):
-    with pytest.raises(InputError, match="a folder of images per class"):
+    with pytest.raises(InputError, match="a folder or file of images with classes"):
         show("equivariance", data=str(tmp_path / "none"), steps=1)

@@ -117,5 +117,5 @@ def test_too_few_classes_or_images_or_none_say_what_is_expected(tmp_path):
         slicing.new_classes(["cat", "dog"], 0)
     with pytest.raises(InputError, match="3 or more of each class"):
         slicing.few_labels(labelled(np.zeros((3, 1, 2, 2)), ["a", "a", "b"]), 1, 0)
-    with pytest.raises(InputError, match="a folder of images per class"):
+    with pytest.raises(InputError, match="a folder or file of images with classes"):
         show("slicing", data=str(tmp_path / "none"), steps=1)
