@@ -183,6 +183,8 @@ def words_hunger(numbers: Numbers) -> Words:
     lead = Interval(-much.mean, -much.high, -much.low)
     second = ahead.get(lead.verdict, "neither is surely ahead")
     title = f"Data hunger: with {few} images {first}, with {many} {second}"
+    if first == second:
+        title = f"Data hunger: with {few} images and with {many}, {first}"
     shrinks = {
         "holds": "The lead shrinks",
         "does not hold": "The lead grows",
