@@ -94,4 +94,16 @@ NETWORKS: dict[str, Figure] = {
         measured=True,
         small={"steps": 100},
     ),
+    "distant": Figure(
+        title="Two distant marks that decide together: CNNs by their field, and attention",
+        lectures=("7.11",),
+        takes="data=: a folder of images with classes, the first two of which are the marks",
+        options={
+            "data": Option("", "a folder of images with classes; by default shapes are drawn"),
+            "steps": Option(1_200, "training steps of 32 pictures", high=100_000),
+            "tries": TRIES,
+        },
+        measured=True,
+        small={"steps": 400, "tries": 1},
+    ),
 }
