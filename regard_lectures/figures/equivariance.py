@@ -398,5 +398,5 @@ def _draw_maps(board: Board, measured: dict[str, Any]) -> None:
             axes.set_axis_off()
             high = 255 if column else 1
             axes.imshow(picture, cmap="gray", vmin=0, vmax=high, aspect="auto")
-        text = f"{kind}, {values['shown']}, {shift} pixels to the right"
+        text = f"{kind}, {values['shown']}, {shift} pixels"
         board.sheet.text((left, y + side + 2), shorten(text, width, TEXT))

@@ -146,18 +146,21 @@ def grow(
         ]
         return torch.stack(cells)
 
-    with torch.no_grad():
-        silent = answers(x) == 0  # after a ReLU, and without a gradient
+    def gradient_at(pixels: Tensor, moves: tuple[int, int]) -> Tensor:
+        pixels = pixels.detach().requires_grad_()
+        moved = torch.roll(pixels, moves, (2, 3))
+        (gradient,) = torch.autograd.grad(answers(moved).sum(), pixels)
+        return gradient
+
+    silent = gradient_at(x, (0, 0)).abs().amax((1, 2, 3)) == 0  # behind a ReLU
     for row in silent.nonzero().flatten().tolist():
         name, channel = wanted[row]
         x[row] = _centred_best(viewer, layers[name], channel)
     for step in range(steps):
-        x = x.detach().requires_grad_()
         down, right = torch.randint(-JITTER, JITTER + 1, (2,)).tolist()
-        moved = torch.roll(x, (down, right), (2, 3)) if step < steps - JITTER else x
-        (gradient,) = torch.autograd.grad(answers(moved).sum(), x)
+        gradient = gradient_at(x, (down, right) if step < steps - JITTER else (0, 0))
         size = gradient.pow(2).mean((1, 2, 3), keepdim=True).sqrt()
-        x = (x + RATE * gradient / (size + 1e-12)).detach()
+        x = x + RATE * gradient / (size + 1e-12)
         if step % BLUR_EVERY == 0 and step < 0.8 * steps:
             x = blurred(x)
         x = x.clamp(0, 1)
@@ -212,6 +215,19 @@ def _layer_numbers(viewer: Viewer, layer: Layer, seed: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def front_reach(model: Any) -> Reach:
+    """What a cell of a Vision Transformer sees before its first layer: a patch, or more."""
+    stem = getattr(model.embed, "stem", None)
+    if stem is None:
+        return Reach().then(model.embed.patch, model.embed.patch, 0)
+    reach = Reach()
+    for convolution in stem.convolutions:
+        side = convolution.kernel_size[0]
+        reach = reach.then(side, convolution.stride[0], convolution.padding[0])
+        reach = reach.then(3, 2, 1) if stem.halve else reach  # max-pooling
+    return reach
+
+
 def _layers(viewer: Viewer, number: int) -> list[Layer]:
     """The first layer and the one that is asked for.
 
@@ -225,7 +241,7 @@ def _layers(viewer: Viewer, number: int) -> list[Layer]:
     if later not in names[1:]:
         listed = ", ".join(name.removeprefix("layer ") for name in names[1:])
         raise InputError("layer", got=number, expected=f"one of {listed}; 0: the last")
-    fields = reaches(viewer.model)
+    fields = reaches(viewer.model) or {names[0]: front_reach(viewer.model)}
     return [
         find_peaks(name, torch.cat([part[name] for part in parts]), fields.get(name))
         for name in (names[0], later)
@@ -235,13 +251,13 @@ def _layers(viewer: Viewer, number: int) -> list[Layer]:
 def words_exciting(numbers: Numbers) -> Words:
     """How alike the patches are in both layers, and how the grown inputs compare with images."""
     first, last = numbers["layers"]
-    early, late = (layer["alike"] for layer in (first, last))
+    early, late = (layer["alike"] - layer["random"] for layer in (first, last))
     if early > late + MARGIN:
-        told = f"look alike (r = {early:.2f}), in {last['layer']} less so ({late:.2f})"
+        told = f"are alike ({early:+.2f}), in {last['layer']} less so ({late:+.2f})"
     elif late > early + MARGIN:
-        told = f"look less alike (r = {early:.2f}) than in {last['layer']} ({late:.2f})"
+        told = f"are less alike ({early:+.2f}) than in {last['layer']} ({late:+.2f})"
     else:
-        told = f"look as much alike as in {last['layer']} (r = {early:.2f} and {late:.2f})"
+        told = f"are as alike as in {last['layer']} ({early:+.2f} and {late:+.2f})"
     title = f"{numbers['model']}: patches that excite {_front(first['layer'])} {told}"
     beaten = sum(
         grown > peak for grown, peak in zip(numbers["grown"], numbers["peaks"], strict=True)
@@ -251,7 +267,8 @@ def words_exciting(numbers: Numbers) -> Words:
     caption = (
         f"Each row is a channel: the patches of {numbers['images']} images that it answers to "
         f"most, and an input that gradients grew for it; {more} excite the channel more than any "
-        f"image does. Patches drawn at random: r = {first['random']:.2f} and {last['random']:.2f}."
+        f"image does. How alike: correlation over that of patches drawn at random, "
+        f"{first['random']:.2f} and {last['random']:.2f}."
     )
     return Words(title, caption)
 

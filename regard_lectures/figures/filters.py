@@ -253,7 +253,9 @@ def _draw_answers(
         axes = board.sheet.axes(x, y, side, side)
         index = strongest[number - 1] if number else -1
         mine = [kind for kind, flags in kinds.items() if flags[index]]
-        text = shorten(", ".join(mine) or "no kind", pitch - gap, TEXT) if number else "the image"
+        special = [kind for kind in mine if not all(kinds[kind])] or mine
+        text = shorten(", ".join(special) or "no kind", pitch - gap, TEXT)
+        text = text if number else "the image"
         board.sheet.text((left + column * pitch, y + side + 1), text)
         if number == 0:
             axes.imshow(image, cmap="gray", vmin=0, vmax=1, aspect="auto")

@@ -327,12 +327,18 @@ def words_slicing(numbers: Numbers) -> Words:
         "does not hold": "training from scratch is better than a cut",
         "cannot tell": "whether a cut beats training from scratch cannot be told",
     }[numbers["verdict_reused"]]
-    few = f"{numbers['few']:.0f} labels"
+    few = _few(numbers)
     caption = (
         f"Linear probe, pooled over layer 1: {read} points. {fall} (error {change} points). New "
         f"classes, {few}: {reuse}, {gain.shown(unit=' points')}. {claimed(numbers['verdict'])}"
     )
     return Words(title, caption)
+
+
+def _few(numbers: Numbers) -> str:
+    """How many labels each new class has."""
+    count = round(numbers["few"])
+    return f"{count} label{'s'[: count != 1]}"
 
 
 def slicing(
@@ -376,7 +382,7 @@ def slicing(
         charts = (
             (1, (0.0, 0.48), "probe, accuracy %", "probe"),
             (1, (0.52, 1.0), "rebuilding, error %", "error"),
-            (2, (0.0, 1.0), f"new classes, {measured['few']:.0f} labels, accuracy %", "reused"),
+            (2, (0.0, 1.0), f"new classes, {_few(measured)}, accuracy %", "reused"),
         )
         for panel, part, heading, key in charts:
             axes = board.chart(panel, heading, part=part, ticks=56)

@@ -10,7 +10,7 @@ from regard.errors import InputError
 from regard.layers import cut_patches
 from regard.models import ResNetConfig, build
 from regard_lectures import show
-from regard_lectures.claims.layers import Reach, cnn_config, vit_config
+from regard_lectures.claims.layers import Reach, cnn_config, feature_maps, vit_config
 from regard_lectures.figures import exciting, filters
 from tests.legible import problems
 
@@ -80,6 +80,19 @@ def test_peaks_and_fields_are_those_of_loops():
             y = min(max(reach.start + 4 * cell[0] + row, 0), 19)
             x = [min(max(reach.start + 4 * cell[1] + column, 0), 19) for column in range(7)]
             assert torch.equal(field[:, row], picture[:, y, x])
+
+
+@pytest.mark.parametrize("stem", [False, True])
+def test_before_its_layers_a_vision_transformer_sees_what_gradients_say(stem):
+    model = build(vit_config(1, 32, stem=stem).changed(classes=("a", "b"))).eval()
+    pixels = torch.rand(64, 1, 32, 32).requires_grad_()
+    cells = next(iter(feature_maps(model, pixels).values()))[:, :, 4, 5]
+    (gradient,) = torch.autograd.grad((cells * torch.randn(cells.shape)).sum(), pixels)
+    seen = gradient.abs().sum((0, 1)) > 0
+    reach = exciting.front_reach(model)
+    for axis, cell in ((0, 4), (1, 5)):
+        pixels_seen = seen.any(1 - axis).nonzero().flatten().tolist()
+        assert pixels_seen == list(range(*reach.span(cell, 32)))
 
 
 def test_grown_inputs_excite_more_than_the_images(folder):
