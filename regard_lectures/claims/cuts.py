@@ -51,7 +51,7 @@ def cut_vectors(model: Any, pixels: Tensor) -> dict[str, Tensor]:
     `pixels` is the image itself, before any layer; `pooled` the vector at the end.
     """
     parts: dict[str, list[Tensor]] = {}
-    for batch in pixels.split(AT_ONCE):
+    for batch in torch.split(pixels, AT_ONCE):
         layers = {
             name: maps for name, maps in feature_maps(model, batch).items() if name != "patches"
         }

@@ -235,7 +235,7 @@ def _layers(viewer: Viewer, number: int) -> list[Layer]:
         InputError: If the model has no such layer.
     """
     with torch.no_grad():
-        parts = [feature_maps(viewer.model, batch) for batch in viewer.pixels.split(100)]
+        parts = [feature_maps(viewer.model, batch) for batch in torch.split(viewer.pixels, 100)]
     names = list(parts[0])
     later = f"layer {number}" if number else names[-1]
     if later not in names[1:]:
@@ -253,7 +253,8 @@ def words_exciting(numbers: Numbers) -> Words:
     first, last = numbers["layers"]
     early, late = (layer["alike"] - layer["random"] for layer in (first, last))
     if early > late + MARGIN:
-        told = f"are alike ({early:+.2f}), in {last['layer']} less so ({late:+.2f})"
+        told = "are alike" if early > MARGIN else "are hardly alike"
+        told += f" ({early:+.2f}), in {last['layer']} less so ({late:+.2f})"
     elif late > early + MARGIN:
         told = f"are less alike ({early:+.2f}) than in {last['layer']} ({late:+.2f})"
     else:
