@@ -181,8 +181,8 @@ def words_distant(numbers: Numbers) -> Words:
     marks = numbers["marks"]
     small, large = FIELDS[SMALL], FIELDS[LARGE]
     caption = (
-        f"A cell of {small} pixels sees {marks[SMALL]} of the two marks: {means[SMALL]:.0f}% right. "
-        f"One of {large} pixels sees {marks[LARGE]}: {gains[0]}. With attention it sees "
+        f"A cell of {small} pixels sees {marks[SMALL]} of the two marks: {means[SMALL]:.0f}% right."
+        f" One of {large} pixels sees {marks[LARGE]}: {gains[0]}. With attention it sees "
         f"{marks[ATTENTION]}: {gains[1]}. {claimed(numbers['verdict'])}"
     )
     return Words(f"Two distant marks decide: {outcome}", caption)
