@@ -182,7 +182,7 @@ def _look_to_json(look: Look, choice: LookSelection, text: str) -> dict[str, Any
         "file": text,
         "class": look.target or None,
         "map": choice.short.removeprefix("--kind "),
-        "query": None if choice.row is None else choice.map.queries[choice.row],
+        "query": None if choice.row is None else choice.maps[-1].queries[choice.row],
         "grid": list(picture.grid),
         "before_patches": _to_lists(weights[: picture.first]),
         "weights": _to_lists(over_patches(picture, weights)),

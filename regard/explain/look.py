@@ -40,8 +40,8 @@ class LookSelection:
     Attributes:
         kind: The kind of picture, one of `KINDS`.
         maps: All layers of a stack for `STACK_KINDS`; a single map for the other kinds.
-        head: The number of one head. None: each head on its own in `grid`, `positions` and `maps`,
-            the mean over heads in the other kinds.
+        head: The number of one head; in a rollout, of the last layer. None: each head on its own in
+            `grid`, `positions` and `maps`, the mean over heads in the other kinds.
         reason: Why this layer was chosen, if the user did not name one.
         row: The query index of the word the user asked for; None if no word was asked for.
         note: A remark about that word, for example that it occurs more than once.
@@ -66,7 +66,8 @@ class LookSelection:
             name, kind = self.map.stack.split(".")
             site, heads = f"{name}.{self.map.layer}-{self.maps[-1].layer}.{kind}", "all heads"
             if self.kind == "rollout":
-                return f"attention rollout, {in_words(site)}"
+                head = "" if self.head is None else f", head {self.head} of the last"
+                return f"attention rollout, {in_words(site)}{head}"
         else:
             site, count = self.map.site, self.map.heads
             heads = "its one head" if count == 1 else f"mean over {count} heads"
@@ -209,13 +210,19 @@ class Look:
         """
         if self.picture is None:
             raise InputError(f"--kind {kind}", got="a text", expected="an image")
-        if kind == "rollout" and (layer is not None or head is not None):
+        follows = kind == "rollout" and self.picture.merged
+        if follows and layer is not None:  # the layers up to this one
+            last = candidates[-1].layer
+            candidates = tuple(m for m in self.maps if m.layer <= last)
+        elif kind == "rollout" and (layer is not None or head is not None) and not follows:
             expected = "neither: all layers and heads"
             raise InputError("--kind rollout", got="--layer or --head", expected=expected)
-        if kind != "picture" and (word is not None or kind == "rollout"):
+        if kind != "picture" and (word is not None or kind == "rollout") and not follows:
             _check_one_grid(kind, candidates)
         row = self.picture.class_row
-        if word is not None:  # in a ResNet, layers before the last one may have further cells
+        if word is not None and follows:
+            row, _ = find_word(candidates[-1].queries, word)
+        elif word is not None:  # in a ResNet, layers before the last one may have further cells
             candidates = tuple(m for m in candidates if word in m.queries) or candidates[-1:]
             row, _ = find_word(candidates[0].queries, word)
             candidates = tuple(m for m in candidates if m.queries == candidates[0].queries)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.inputs.arrays import Dense
 from regard.layers import Edit, Layout, Tap
+from regard.layers.stages import Stages
 from regard.models.image_encoder import ImageEncoder
 from regard.models.mode import evaluating
 from regard.tasks.head_batches import over_all_tokens
@@ -54,8 +55,8 @@ def image_grid(
     assert layout.grid is not None  # the layout of an image
     first = getattr(model.config.head, "pool", "mean") == "first"
     pool: Literal["first", "mean"] = "first" if first else "mean"
-    grids = other_grids(layout, layouts or {})
-    return ImageGrid(pixels, layout.grid, layout.prefix, pool, original, grids=grids)
+    grids, merged = other_grids(layout, layouts or {}), isinstance(model.encoder, Stages)
+    return ImageGrid(pixels, layout.grid, layout.prefix, pool, original, grids=grids, merged=merged)
 
 
 def other_grids(layout: Layout, layouts: Mapping[str, Layout]) -> dict[str, tuple[int, int]]:

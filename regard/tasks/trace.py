@@ -44,6 +44,10 @@ class ImageGrid:
     """Rows and columns of the cells of each layer whose grid is another one, such as those of
     `encoder.0.self` between the stages of a ResNet."""
 
+    merged: bool = False
+    """Whether 2 x 2 cells of a layer are one cell of the next if their grids differ (Swin), so that
+    a row can be followed through all layers."""
+
     def at(self, layer: str) -> ImageGrid:
         """The image with the grid of a layer, such as `encoder.0.self`."""
         return replace(self, grid=self.grids.get(layer, self.grid), grids={})

@@ -101,18 +101,19 @@ def hide_in_all(
     tests: list[HiddenPatches] = []
     for source in sources:
         layers, layouts = _layer_weights(model, source, which, silenced_heads)
-        if len({layer.shape for layer in layers}) > 1:
+        picture = image_grid(model, source, np.zeros((1, 1, 1), dtype=np.float32), layouts=layouts)
+        if len({layer.shape for layer in layers}) > 1 and not picture.merged:
             got, expected = "layers over different grids", "one layer: --kind picture"
             raise InputError("--kind rollout", got=got, expected=expected)
-        picture = image_grid(model, source, np.zeros((1, 1, 1), dtype=np.float32), layouts=layouts)
-        picture = picture.at(which.layers[-1])
         for indices in _image_batches(len(source), (3 + hiding.draws) * model.config.max_length):
             maps: list[Weights] = []
             images: list[Tensor] = []
             for index in indices:
                 rows = [layer[index] for layer in layers]
-                row = row_over_tokens(picture, rows, picture.class_row, through=which.through)
-                maps.append(over_patches(picture, row))
+                row = row_over_tokens(
+                    picture, rows, picture.class_row, through=which.through, sites=which.layers
+                )
+                maps.append(over_patches(picture.at(which.layers[0]), row))
                 number = len(tests) + len(images)
                 images.append(hidden_images(source.values[index], maps[-1], hiding, number))
             shares = classifier(model, source).shares(torch.cat(images))  # (images, classes)

@@ -35,6 +35,9 @@ def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = N
         InputError: If there are too many weights for a page.
     """
     picture = picture_of(look, choice)
+    if picture.merged and choice.kind == "rollout":
+        got = "layers over different grids"
+        raise InputError("page", got=got, expected="one grid", fix="draw a picture: -o map.png")
     same_stack = [m for m in look.maps if m.stack == choice.map.stack]
     maps = [m for m in same_stack if m.queries == choice.map.queries]  # others have another grid
     means = [look.matrix(m) for m in maps]
@@ -53,7 +56,8 @@ def image_page(look: Look, choice: LookSelection, test: HiddenPatches | None = N
         }
         for m, mean in zip(maps, means, strict=True)
     ]
-    if len(maps) == 1 + max(m.layer for m in maps):  # no layer of the stack is left out
+    all_layers = len(maps) == 1 + max(m.layer for m in same_stack)
+    if all_layers:  # no layer of the stack is left out
         layers.append({"name": "rollout", "site": "rollout", "out": [],
                        **_pack_weights(rollout(means)[None], width)})  # fmt: skip
     data = {

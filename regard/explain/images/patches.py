@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from regard.tasks.trace import ImageGrid
 
 
-def rollout(layers: Sequence[Weights], start: Weights | None = None) -> Weights:
+def rollout(
+    layers: Sequence[Weights],
+    start: Weights | None = None,
+    grids: Sequence[tuple[int, int]] | None = None,
+) -> Weights:
     """Attention rollout: where the tokens of the last layer look in the input (Abnar & Zuidema).
 
     A block adds its input to what attention gives, so half of each token's weight stays with it:
@@ -31,6 +35,8 @@ def rollout(layers: Sequence[Weights], start: Weights | None = None) -> Weights:
             as no attention.
         start: (…, tokens) Rows to follow, such as a one-hot row for one token of the last layer;
             None: all tokens.
+        grids: Rows and columns of each layer, if 2 x 2 cells of one may be a cell of the next
+            (Swin): a cell's weight is then divided equally among its cells.
 
     Returns:
         start R, or R (tokens, tokens). A row sums to 1 if that of `start` does.
@@ -39,12 +45,31 @@ def rollout(layers: Sequence[Weights], start: Weights | None = None) -> Weights:
         >>> rollout([np.array([[0.0, 1.0], [1.0, 0.0]])]).tolist()
         [[0.5, 0.5], [0.5, 0.5]]
     """
-    tokens = layers[0].shape[-1]
+    tokens = layers[-1].shape[-1]
     rows = np.eye(tokens) if start is None else np.asarray(start, dtype=float)
-    for weights in reversed(layers):
-        mixed = (np.nan_to_num(weights) + np.eye(tokens)) / 2  # A' = (A + I) / 2
+    above = None  # the grid of the layer above
+    for weights, grid in reversed(list(zip(layers, grids or [None] * len(layers), strict=True))):
+        if grid != above and grid is not None and above is not None:
+            rows = rows @ shares_of_cells(grid, above)
+        above = grid
+        mixed = (np.nan_to_num(weights) + np.eye(len(weights))) / 2  # A' = (A + I) / 2
         rows = rows @ (mixed / mixed.sum(axis=1, keepdims=True))  # … A'_2 A'_1
     return rows
+
+
+def shares_of_cells(grid: tuple[int, int], merged: tuple[int, int]) -> Weights:
+    """How a cell of a merged grid divides its weight among its 2 x 2 cells: (merged, cells).
+
+    At the border of a grid with an odd side it has fewer.
+
+    Example:
+        >>> shares_of_cells((2, 3), (1, 2)).tolist()
+        [[0.25, 0.25, 0.0, 0.25, 0.25, 0.0], [0.0, 0.0, 0.5, 0.0, 0.0, 0.5]]
+    """
+    row, column = np.divmod(np.arange(grid[0] * grid[1]), grid[1])
+    shares = np.zeros((merged[0] * merged[1], len(row)))
+    shares[row // 2 * merged[1] + column // 2, np.arange(len(row))] = 1.0
+    return shares / shares.sum(axis=1, keepdims=True)
 
 
 def query_rows(tokens: int, first: int, row: int | None) -> Weights:
@@ -61,31 +86,48 @@ def query_rows(tokens: int, first: int, row: int | None) -> Weights:
 
 
 def row_over_tokens(
-    picture: ImageGrid, layers: Sequence[Weights], row: int | None, *, through: bool
+    picture: ImageGrid,
+    layers: Sequence[Weights],
+    row: int | None,
+    *,
+    through: bool,
+    sites: Sequence[str] = (),
 ) -> Weights:
-    """Where one token looks, or the mean of the patches: (tokens,).
+    """Where one token of the last layer looks, or the mean of the patches: (tokens,).
 
     Args:
         picture: The image.
         layers: The weights (tokens, tokens) of each layer; NaN for a head that was removed.
         row: The index of the token; None: the mean of the patches.
         through: Whether the row is followed through all layers (rollout); else the last one counts.
+        sites: The names of the layers, if their grids may differ.
     """
-    start = query_rows(layers[0].shape[-1], picture.first, row)
-    return rollout(layers, start) if through else start @ np.nan_to_num(layers[-1])
+    start = query_rows(layers[-1].shape[-1], picture.first, row)
+    grids = [picture.at(site).grid for site in sites] if picture.merged and sites else None
+    return rollout(layers, start, grids) if through else start @ np.nan_to_num(layers[-1])
 
 
 def chosen_row(look: Look, choice: LookSelection) -> Weights:
     """The row of weights over all tokens that a choice draws over the image: (tokens,)."""
-    picture = picture_of(look, choice)
-    layers = [look.matrix(m, choice.head) for m in choice.maps]
-    return row_over_tokens(picture, layers, choice.row, through=choice.kind == "rollout")
+    assert look.picture is not None  # checked in `Look.choose`
+    *lower, last = choice.maps  # a head is one of the last layer
+    layers = [*(look.matrix(m) for m in lower), look.matrix(last, choice.head)]
+    return row_over_tokens(
+        look.picture,
+        layers,
+        choice.row,
+        through=choice.kind == "rollout",
+        sites=[m.site for m in choice.maps],
+    )
 
 
 def picture_of(look: Look, choice: LookSelection) -> ImageGrid:
-    """The image of a look with the grid of the layer that is chosen."""
+    """The image of a look with the grid of the layer that is chosen: of several, the last.
+
+    A rollout ends at the first.
+    """
     assert look.picture is not None  # checked in `Look.choose`
-    return look.picture.at(choice.map.site)
+    return look.picture.at(choice.maps[0 if choice.kind == "rollout" else -1].site)
 
 
 def over_patches(picture: ImageGrid, row: Weights) -> Weights:

@@ -55,6 +55,7 @@ def draw_picture(
         test: What hiding patches does; None: the picture has no test.
     """
     picture = picture_of(look, choice)
+    assert look.picture is not None  # checked in `Look.choose`
     row = chosen_row(look, choice)  # (tokens,)
     patches = over_patches(picture, row)
     scale = replace(scale_for(patches), colours=over_image(picture.pixels))
@@ -96,7 +97,7 @@ def draw_picture(
     over = sheet.axes(left, top + HEAD, large[1], large[0])
     _show(over, picture.pixels, picture.grid)
     _overlay(over, patches, scale.colours)
-    _mark_patch(over, picture, choice.row)
+    _mark_patch(over, picture, look.picture.at(choice.maps[-1].site), choice.row)
     if test is not None:
         left += max(large[1], text_width(over_heading, TEXT, "bold")) + 1.5 * GAP
         _draw_test(frame, test, left, top)
@@ -164,7 +165,10 @@ def query_name(look: Look, choice: LookSelection) -> str:
     assert look.picture is not None
     if choice.row is None:
         return "the patches, on average"
-    name = choice.map.queries[choice.row]
+    asked = choice.maps[-1]  # in a rollout, the last layer
+    name = asked.queries[choice.row]
+    if asked.queries != choice.map.queries:
+        name = f"{name} of layer {asked.layer}"
     return name if choice.row < look.picture.first else f"patch {name}"
 
 
@@ -243,12 +247,16 @@ def _show(axes: Axes, pixels: Any, grid: tuple[int, int] = (1, 1)) -> None:
                 extent=(0, grid[1], grid[0], 0))  # fmt: skip
 
 
-def _mark_patch(axes: Axes, picture: ImageGrid, row: int | None) -> None:
-    """Outline the query patch."""
-    if row is not None and row >= picture.first:
-        down, right = divmod(row - picture.first, picture.grid[1])
+def _mark_patch(axes: Axes, drawn: ImageGrid, asked: ImageGrid, row: int | None) -> None:
+    """Outline the query patch of one grid, in axes whose unit is a cell of another."""
+    if row is not None and row >= asked.first:
+        down, right = divmod(row - asked.first, asked.grid[1])
+        size = -(-drawn.grid[0] // asked.grid[0]), -(-drawn.grid[1] // asked.grid[1])
         x, y = np.array([0, 1, 1, 0, 0]) + right, np.array([0, 0, 1, 1, 0]) + down
-        axes.plot(x, y, color=ORANGE, linewidth=3)
+        axes.plot(
+            np.minimum(x * size[1], drawn.grid[1]), np.minimum(y * size[0], drawn.grid[0]),
+            color=ORANGE, linewidth=3,
+        )  # fmt: skip
 
 
 def _channels_first(image: Any) -> Any:
