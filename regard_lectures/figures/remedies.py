@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from regard.data import ImagesData, ImageSplits
-from regard.draw import BLUE, INK, MUTED, ORANGE
+from regard.draw import BLUE, MUTED, ORANGE
 from regard.explain import Board, Drawing, Numbers, Words
 from regard.tasks import Teacher
 from regard_lectures.claims import claimed, interval, numbers_of
@@ -187,7 +187,7 @@ def remedies(
             colour = MUTED if row in (NONE, CNN) else BLUE
             mean = float(np.mean(accuracies[row]))
             axes.vlines(mean, height - 0.3, height + 0.3, color=colour, linewidth=6)
-            axes.plot(accuracies[row], [height] * len(accuracies[row]), "o", color=INK)
+            axes.plot(accuracies[row], [height] * len(accuracies[row]), "ko")
         axes.set_yticks(list(heights), [names[row] for row in rows])
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.locator_params(axis="x", nbins=5)
