@@ -137,7 +137,9 @@ def words_remedies(numbers: Numbers) -> Words:
     if open_:
         sentences.append(f"Cannot be told: {listed(open_)}.")
     if verdicts["teacher"] != "holds" and min(numbers["teacher_right"]) > BY_HEART:
-        sentences.append("The teacher knows its training images by heart: it repeats their labels.")
+        sentence = "The teacher knows its training images by heart: it repeats their labels"
+        same = not any(numbers["differences_teacher"])
+        sentences.append(f"{sentence}, which changes nothing." if same else f"{sentence}.")
     together = interval(numbers[f"differences_{ALL}"])
     means = {way: sum(values) / len(values) for way, values in numbers["accuracies"].items()}
     shown = [f"{means[way]:.1f}" for way in (ALL, CNN)]
