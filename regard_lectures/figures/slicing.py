@@ -293,26 +293,19 @@ def _unpacked(text: str, channels: int) -> NDArray[np.uint8]:
 def words_slicing(numbers: Numbers) -> Words:
     """Whether later cuts are better organised, what they lose, and whether a cut can be reused."""
     passing = {kind: numbers[f"held_{kind}"] for kind in RATES}
-    sizes = ", ".join(f"{kind} {values[1]:,} → {values[-1]:,}" for kind, values in passing.items())
-    verdicts = {kind: numbers[f"verdict_organised_{kind.lower()}"] for kind in RATES}
-    better, worse = (
-        [kind for kind in RATES if verdicts[kind] == verdict]
-        for verdict in ("holds", "does not hold")
-    )
-    if better:
-        who = "both networks" if len(better) == len(RATES) else f"the {better[0]}"
-        title = f"Later cuts of {who} are better organised"
-        title += f", those of the {worse[0]} worse" if worse else ""
-    elif worse:
-        who = "both networks" if len(worse) == len(RATES) else f"the {worse[0]}"
-        title = f"Later cuts of {who} are worse organised"
-    else:
-        title = "Whether later cuts are better organised cannot be told"
-    title += f"; numbers held: {sizes}"
     probe, error = (
         {kind: interval(numbers[f"differences_{key}_{kind.lower()}"]) for kind in RATES}
         for key in ("organised", "lost")
     )
+    changes = []
+    for kind, rise in probe.items():
+        change = {
+            "holds": f"rises {rise.mean:.1f} points",
+            "does not hold": f"falls {-rise.mean:.1f} points",
+            "cannot tell": "does not surely change",
+        }[numbers[f"verdict_organised_{kind.lower()}"]]
+        changes.append(f"{kind} {change} ({passing[kind][1]:,} → {passing[kind][-1]:,} numbers)")
+    title = f"Linear probe, first cut to last: {', '.join(changes)}"
     read = ", ".join(f"{kind} {rise.shown()}" for kind, rise in probe.items())
     lost = [kind for kind in RATES if numbers[f"verdict_lost_{kind.lower()}"] == "holds"]
     fall = {
@@ -320,7 +313,7 @@ def words_slicing(numbers: Numbers) -> Words:
         1: f"Images are rebuilt worse from there in the {''.join(lost)} only",
         0: "Images are not surely rebuilt worse from there",
     }[len(lost)]
-    change = ", ".join(f"{rise.mean:+.0f}" for rise in error.values())
+    growth = ", ".join(f"{rise.mean:+.0f}" for rise in error.values())
     gain = interval(numbers["differences_reused"])
     reuse = {
         "holds": "a cut is worth reusing",
@@ -329,7 +322,7 @@ def words_slicing(numbers: Numbers) -> Words:
     }[numbers["verdict_reused"]]
     few = _few(numbers)
     caption = (
-        f"Linear probe, pooled over layer 1: {read} points. {fall} (error {change} points). New "
+        f"Probe, pooled vector over layer 1: {read} points. {fall} (error {growth} points). New "
         f"classes, {few}: {reuse}, {gain.shown(unit=' points')}. {claimed(numbers['verdict'])}"
     )
     return Words(title, caption)
