@@ -224,6 +224,14 @@ class Pipeline:
         items: list[Any] | None = self._task_of(verb.name).items_in(argument, skip)
         return items
 
+    def line_reader(self, verb: Verb) -> Callable[[str], Any]:
+        """What makes an item of each line of a file or pipe, for a verb that `expands`.
+
+        It returns None for a line that has no item, such as the names of the columns of a table.
+        """
+        line_reader: Callable[[str], Any] = self._task_of(verb.name).line_reader()
+        return line_reader
+
     def read(self, verb: Verb, items: Sequence[Any], options: VerbOptions) -> list[Encoded]:
         """Reads the items of a verb, each once.
 

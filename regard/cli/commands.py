@@ -387,7 +387,8 @@ def data_check(
         ),
     ],
     task: Annotated[
-        str | None, Option(help="What the file is for: translate, classify, tag or answer.")
+        str | None,
+        Option(help="What the file is for: translate, classify, tag, answer; or predict."),
     ] = None,
     max_words: Annotated[
         int, Option(help="Report sentences with more words as too long.", min=1)
@@ -405,7 +406,7 @@ def data_check(
 @data_app.command("sample")
 def data_sample(
     recipe: Annotated[
-        str, Argument(metavar="RECIPE", help="A recipe, or `scenes` for drawn scenes.")
+        str, Argument(metavar="RECIPE", help="A recipe; or `scenes` or `tissue`, drawn.")
     ] = "tiny/translate",
     overrides: Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...")] = None,
     split: Annotated[str, Option(help="train, valid, or the name of a test set.")] = "train",
@@ -413,7 +414,7 @@ def data_sample(
     out: Annotated[
         Path | None, Option("-o", "--out", metavar="FOLDER", help="Write images into this folder.")
     ] = None,
-    side: Annotated[int, Option(help="Width and height of drawn scenes.", min=16, max=4096)] = 128,
+    side: Annotated[int, Option(help="Width and height of drawings.", min=16, max=4096)] = 128,
 ) -> None:
     """Print examples of a recipe's data, separated by tabs; with -o, write its images as PNG."""
     from regard.data.sources import pairs_of
@@ -422,6 +423,8 @@ def data_sample(
     name, changes = recipe, overrides or []
     if recipe == "scenes":
         name, changes = "own/images", ["data.kind=scenes", *changes]
+    elif recipe == "tissue":
+        name = "small/tissue"
     loaded_recipe = recipes.load(name, changes)
     if loaded_recipe.data.example_type == "pictures":
         _sample_images(loaded_recipe, split, count, out, side)
@@ -434,27 +437,35 @@ def data_sample(
         for line in labelled_lines(loaded_recipe, split, count):
             print_line(line)
         return
+    if loaded_recipe.data.example_type == "rows":
+        from regard.cli.data import row_lines
+
+        for line in row_lines(loaded_recipe.data, split, count):
+            print_line(line)
+        return
     for pair in pairs_of(loaded_recipe.data, split)[:count]:
         print_line(f"{pair.source}\t{pair.target}")
 
 
 def _sample_images(recipe: Any, split: str, count: int, out: Path | None, side: int) -> None:
-    """Print the labels and captions of images; with a folder, write the images, too."""
+    """Print the labels, captions or numbers of images; with a folder, write the images, too."""
     from regard.data.images.sample import iter_samples, write_samples
     from regard.inputs.images.reader import ImageReader
 
     (height, width), channels = recipe.model.image, recipe.model.channels
-    if recipe.data.kind == "scenes":
+    if recipe.data.kind in ("scenes", "tissue"):
         (height, width), channels = (side, side), 3
     half = (0.5,) * channels
     reader = ImageReader(height=height, width=width, channels=channels, mean=half, std=half)
-    samples = iter_samples(recipe.data, split, count, reader)
+    numbers = recipe.task == "predict"
+    samples = iter_samples(recipe.data, split, count, reader, numbers=numbers)
     rows = (row for row, *_ in samples) if out is None else write_samples(samples, out)
     for row in rows:
         cells = [row[key] for key in ("path", "label", "caption") if row.get(key)]
+        cells += [f"{name} {value:.4g}" for name, value in row.get("numbers", {}).items()]
         print_line("\t".join(cells))
     if out is not None:
-        print_status(f"images and captions.jsonl are in {out}")
+        print_status(f"images and {'outputs.csv' if numbers else 'captions.jsonl'} are in {out}")
 
 
 app.command("tokens")(tokens)

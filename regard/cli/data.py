@@ -10,8 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from regard.data import checks
-from regard.data.config import Columns, FileData, ImagesData, LabelledData
+from regard.data.config import (
+    Column,
+    Columns,
+    FileData,
+    ImagesData,
+    LabelledData,
+    TableData,
+)
 from regard.data.images.listing import has_captions, has_images
+from regard.data.table.reading import is_table
 from regard.data.text.annotations import READERS
 from regard.data.text.arrow import splits_in
 from regard.data.text.files import check, split_files
@@ -21,7 +29,7 @@ from regard.recipes import recipe as recipes
 from regard.runtime.printing import print_result
 
 PAIRS_TASKS = ("translate", "rewrite")
-TASKS = (*PAIRS_TASKS, *READERS)
+TASKS = (*PAIRS_TASKS, *READERS, "predict")
 """The tasks whose data can be checked."""
 
 
@@ -49,6 +57,10 @@ def check_data(
     if len(names) == 1 and _is_recipe(names[0]):
         return _check_recipe(recipes.load(names[0], overrides), as_json=as_json, quiet=quiet)
     columns = recipes.parse_columns(overrides)
+    if len(names) == 1 and _is_of_numbers(names[0], columns, task):
+        target, header = columns.named.get("target"), columns.header
+        data = TableData(train=names[0], target=target, header=header)
+        return _check_table(data, as_json=as_json)
     if len(names) == 1 and splits_in(names[0]) and not has_images(names[0]):
         return _check_folder(names[0], columns, task, max_words, as_json=as_json)
     report = _check_files(names, columns, task, max_words, quiet=quiet)
@@ -60,6 +72,8 @@ def _check_files(
     names: Sequence[str], columns: Columns, task: str | None, max_words: int, *, quiet: bool
 ) -> Any:
     """Checks files of texts, or images."""
+    if task == "predict" and len(names) == 1:
+        return _check_images(names[0], columns, outputs=(), quiet=quiet)
     if len(names) == 1 and task is None and ("image" in columns.named or has_images(names[0])):
         captions = has_captions(names[0], columns)
         return _check_images(names[0], columns, captions=captions, quiet=quiet)
@@ -80,10 +94,13 @@ def _check_recipe(recipe: Any, *, as_json: bool, quiet: bool) -> bool:
     data = recipe.data
     if isinstance(data, ImagesData):
         table, captions = data.folder or data.file or "", recipe.task == "caption"
-        report = _check_images(table, data.columns, captions=captions, quiet=quiet)
+        outputs = data.outputs if recipe.task == "predict" else None
+        report = _check_images(table, data.columns, captions=captions, outputs=outputs, quiet=quiet)
         print_result(report.describe(), asdict(report), as_json=as_json)
         return bool(report.is_bad)
     checks.check_files(data)
+    if isinstance(data, TableData):
+        return _check_table(data, as_json=as_json)
     if not isinstance(data, FileData | LabelledData):
         got, expected = f"data.kind: {data.kind}", "pairs or labels from files"
         raise InputError("data check", got=got, expected=expected)
@@ -117,7 +134,30 @@ def _check_splits(data: FileData | LabelledData, task: str, *, as_json: bool) ->
     return bool(copies) or any(report.is_bad for report in reports.values())
 
 
-def _check_images(table: str, columns: Columns, *, captions: bool, quiet: bool) -> Any:
+def _is_of_numbers(name: str, columns: Columns, task: str | None) -> bool:
+    """Whether a file is a table of numbers and categories, with a column to predict."""
+    if task != "predict" or not is_table(name) or "image" in columns.named:
+        return False
+    return "target" in columns.named or not (Path(name).exists() and has_images(name))
+
+
+def _check_table(data: TableData, *, as_json: bool) -> bool:
+    """Prints a report about a table; returns whether there are problems."""
+    from regard.data.table.check import check_table
+
+    report = check_table(data)
+    print_result(report.describe(), asdict(report), as_json=as_json)
+    return report.is_bad
+
+
+def _check_images(
+    table: str,
+    columns: Columns,
+    *,
+    captions: bool = False,
+    outputs: Sequence[Column] | None = None,
+    quiet: bool,
+) -> Any:
     """Checks a folder or table of images, with a progress bar."""
     from regard.data.images.check import check_images
     from regard.runtime.progress import Progress
@@ -127,7 +167,7 @@ def _check_images(table: str, columns: Columns, *, captions: bool, quiet: bool) 
         def show(done: int, of: int) -> None:
             bar.update_to(done / of, f"{done:,} of {of:,} images")
 
-        return check_images(table, show, columns, captions=captions)
+        return check_images(table, show, columns, captions=captions, outputs=outputs)
 
 
 def _is_recipe(name: str) -> bool:
@@ -157,3 +197,24 @@ def labelled_lines(recipe: Any, split: str, count: int) -> Iterator[str]:
         answers = [answer.text for answer in getattr(example, "answers", ())]
         cells = (*example.texts, " ".join(getattr(example, "labels", answers)))
         yield "\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in cells)
+
+
+def row_lines(data: TableData, split: str, count: int) -> Iterator[str]:
+    """Yields the first rows of a recipe's table as a model reads them, and what is predicted.
+
+    Args:
+        data: The recipe's data.
+        split: train, valid or test.
+        count: How many.
+    """
+    from regard.data.table.sources import load_table
+
+    splits = load_table(data)
+    sets_by_name = {"train": splits.train, "valid": splits.valid, **splits.tests}
+    if split not in sets_by_name:
+        raise InputError("--split", got=split, expected=f"one of {', '.join(sets_by_name)}")
+    rows = sets_by_name[split][:count]
+    yield "\t".join([*splits.reader.inputs, splits.reader.target])
+    for index, inputs in enumerate(rows.inputs):
+        target = rows.labels[index] if rows.numbers is None else f"{rows.numbers[index, 0]:g}"
+        yield "\t".join([*(f"{number:.3g}" for number in inputs.tolist()), target])

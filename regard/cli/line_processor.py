@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from regard.data.text.records import LONGEST_LINE
 from regard.errors import InputError, safe
@@ -41,6 +41,8 @@ class LineProcessor(Generic[T]):
         quiet: Whether to omit warnings about lines that cannot be used.
         dash_is_lines: Whether the single argument `-` means the lines of standard input, rather
             than one item.
+        read_line: Reads a line of a file, pipe or terminal, if not as an argument; None for one
+            that has no item, such as the names of columns, and gets no answer.
     """
 
     show: Callable[[list[str], list[T]], Iterable[Iterable[str]]]
@@ -51,6 +53,7 @@ class LineProcessor(Generic[T]):
     ranked: bool = False
     quiet: bool = False
     dash_is_lines: bool = True
+    read_line: Callable[[str], T | None] | None = None
 
     def run(self, texts: list[str] | None, source: str | None) -> None:
         """Answers arguments, or else the lines of a file, a pipe or a terminal.
@@ -64,14 +67,19 @@ class LineProcessor(Generic[T]):
         if texts and source is not None:
             raise InputError("TEXT", got="texts and --input", expected="one of the two")
         if texts:
-            lines = [(text, self.read(text)) for text in texts]
-            for _, batch in _batches_of(lines, self.batch_size):
-                self._write(batch)
+            read = [self._read_argument(text) for text in texts]
+            for start, batch in _batches_of(read, self.batch_size):
+                if None in batch:  # a row of a file that cannot be used
+                    self._answer(start, texts[start : start + len(batch)], batch)
+                else:
+                    self._write([item for item in batch if item is not None])
         elif is_interactive(source):
             for _, [line] in read_lines(source):
                 with print_errors():
                     text = decode_text(line)
-                    self._write([(text, self.read(text))])
+                    item = (self.read_line or self.read)(text)
+                    if item is not None:
+                        self._write([(text, item)])
         else:
             self._stream(source)
 
@@ -81,16 +89,21 @@ class LineProcessor(Generic[T]):
         if self.batch_size is None:
             batches = iter([(1, [line for _, lines in batches for line in lines])])
         for first, lines in batches:
-            read = [self._read_line(first + i, line) for i, line in enumerate(lines)]
+            read = [
+                (line, item)
+                for i, line in enumerate(lines)
+                for item in self._read_line(first + i, line)
+            ]
+            first += len(lines) - len(read)  # only the first lines can have no item
             for start, batch in _batches_of(read, self.batch_size):
-                self._answer(first + start, lines[start : start + len(batch)], batch)
+                self._answer(first + start, [line for line, _ in batch], [it for _, it in batch])
 
-    def _answer(self, first: int, lines: list[bytes], texts: list[tuple[str, T] | None]) -> None:
+    def _answer(self, first: int, lines: list[Any], texts: list[tuple[str, T] | None]) -> None:
         """Answers a batch of lines; if one of them causes an error, each line by itself.
 
         Args:
             first: The number of the first line.
-            lines: The lines.
+            lines: The lines, or rows of a file.
             texts: Their texts, read; None for lines that cannot be used.
         """
         usable = [text for text in texts if text is not None]
@@ -107,7 +120,8 @@ class LineProcessor(Generic[T]):
         # One output per line, with a blank for each unusable line; ranked output has no blanks.
         for line, text in zip(lines, texts, strict=True) if not self.ranked else ():
             blank = text is None
-            _write_pieces([self.blank(line.decode("utf-8", "replace"))] if blank else next(answers))
+            shown = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
+            _write_pieces([self.blank(shown)] if blank else next(answers))
         for block in answers:
             _write_pieces(block)
 
@@ -120,17 +134,32 @@ class LineProcessor(Generic[T]):
         for block in self._answers_to(texts):
             _write_pieces(block)
 
-    def _read_line(self, number: int, line: bytes) -> tuple[str, T] | None:
-        """The text of a line, read; None if it is empty or unusable, the latter with a warning."""
+    def _read_argument(self, text: Any) -> tuple[Any, T] | None:
+        """An argument, read; None with a warning if it is an unusable row of a file."""
+        try:
+            return text, self.read(text)
+        except InputError as error:
+            if isinstance(text, str) or self.strict:
+                raise
+            reason = str(error).splitlines()[0]
+            print_status(f"warning: {reason}; printed an empty line", quiet=self.quiet)
+        return None
+
+    def _read_line(self, number: int, line: bytes) -> list[tuple[str, T] | None]:
+        """The text of a line, read; None if it is empty or unusable, the latter with a warning.
+
+        Nothing if the line has no item.
+        """
         try:
             text = decode_text(line)
             if text.strip():
-                return text, self.read(text)
+                item = (self.read_line or self.read)(text)
+                return [] if item is None else [(text, item)]
         except UnicodeDecodeError as error:
             self._report_line(number, "not UTF-8", error)
         except InputError as error:
             self._report_line(number, str(error).splitlines()[0], error)
-        return None
+        return [None]
 
     def _report_line(self, number: int, reason: str, error: Exception) -> None:
         """Warns about a line that cannot be used; with `strict` raises an error."""

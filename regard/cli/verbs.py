@@ -174,9 +174,20 @@ class VerbCall:
             ranked=self.verb.ranks(self.options),
             quiet=self.quiet,
             dash_is_lines=not self.pipeline.reader.dash_is_item,
+            read_line=self._line_reader() if self.verb.expands else None,
         )
 
-    def _read(self, text: str) -> Encoded:
+    def _line_reader(self) -> Callable[[str], Encoded | None]:
+        """Reads a line, which may have no item, as the first line of a table has names."""
+        item_of = self.pipeline.line_reader(self.verb)
+
+        def read_line(line: str) -> Encoded | None:
+            item = item_of(line)
+            return None if item is None else self._read(item)
+
+        return read_line
+
+    def _read(self, text: Any) -> Encoded:
         """Reads an argument or a line; warns about its unknown words."""
         item = self.pipeline.reader.item(text, self.verb.item)
         [encoded] = self.pipeline.read(self.verb, [item], self.options)

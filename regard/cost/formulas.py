@@ -18,6 +18,7 @@ from regard.layers.grid_config import (
 )
 from regard.layers.mlp import ACTIVATIONS
 from regard.layers.recurrent_config import RecurrentDecoderConfig
+from regard.layers.rows_config import RowLayers
 from regard.layers.stages_config import GridStages
 from regard.models.config import ModelConfig
 
@@ -77,7 +78,7 @@ def _works(config: ModelConfig, lengths: Sequence[int]) -> list[tuple[Any, Work]
 
 
 def _kind(side: Any) -> str:
-    """The kind of a side: `blocks`, `recurrent`, `cnn`, `resnet` or `stages`."""
+    """The kind of a side: `blocks`, `recurrent`, `cnn`, `resnet`, `stages` or `mlp`."""
     return str(side.kind)
 
 
@@ -90,7 +91,7 @@ def _tops(side: Any) -> int:
 
 def _top_width(side: Any) -> int:
     """The width of the input of the loss over tokens; 0 for networks that make none."""
-    return 0 if _kind(side) in ("cnn", "resnet", "stages") else int(side.dim)
+    return 0 if _kind(side) in ("cnn", "resnet", "stages", "mlp") else int(side.dim)
 
 
 def _activations_of_blocks(side: StackConfig, work: Work) -> int | None:
@@ -252,12 +253,19 @@ def _activations_of_stages(side: GridStages, work: Work) -> int | None:
     return total + first * (3 if side.dropout else 2) + 2 * last  # the front and its norm; the end
 
 
+def _activations_of_rows(side: RowLayers, work: Work) -> int:
+    """The activations of an MLP: its input, and of each hidden layer what f and dropout need."""
+    copies = (1 if side.activation == "relu" else 2) + (2 if side.dropout else 0)
+    return work.tokens * (side.features + copies * sum(side.hidden))
+
+
 ACTIVATIONS_OF: dict[str, Callable[[Any, Work], int | None]] = {
     "blocks": _activations_of_blocks,
     "recurrent": _activations_of_recurrent_decoder,
     "cnn": _activations_of_cnn,
     "resnet": _activations_of_resnet,
     "stages": _activations_of_stages,
+    "mlp": _activations_of_rows,
 }
 """The formula of activations for each kind of side."""
 

@@ -98,10 +98,10 @@ def relative_positions(what: str, config: ModelConfig) -> dict[str, int]:
 
 
 def unit_of(config: ModelConfig) -> str:
-    """What the cost of a model is counted for: `image` for convolutions alone, else `token`."""
+    """What the cost is counted for: `image` of convolutions alone, `row` of a table, or `token`."""
     is_counted_whole = isinstance(config.first, Convolutions | GridStages)
     has_only_convolutions = is_counted_whole and len(config.sides) == 1
-    return "image" if has_only_convolutions else "token"
+    return "image" if has_only_convolutions else str(getattr(config.first, "unit", "token"))
 
 
 def unit_tokens(config: ModelConfig) -> int:
@@ -201,6 +201,9 @@ def lengths_of(
         raise InputError(
             "--length", got=length, expected="none for convolutions", fix="change model.image"
         )
+    if length is not None and unit_of(config) == "row":
+        fix = "change model.features, the numbers of a row"
+        raise InputError("--length", got=length, expected="none for tables", fix=fix)
     if length is not None:
         if (
             getattr(getattr(config.first, "positions", None), "kind", None) == "learned"
@@ -255,8 +258,9 @@ def budget_of(
     if not changes_training and published is not None:
         return Budget(tokens_or_images, published.source)
     step = recipe.train.batch_tokens * recipe.train.accumulate // size
-    images = " images" if size > 1 else ""
-    return Budget(tokens_or_images, f"{recipe.train.steps:,} steps of {step:,}{images}")
+    unit = unit_of(recipe.model)
+    counted = "" if unit == "token" else f" {unit}s"
+    return Budget(tokens_or_images, f"{recipe.train.steps:,} steps of {step:,}{counted}")
 
 
 def tokens_of(recipe: Recipe) -> float:

@@ -44,6 +44,8 @@ def _input_line(plan: Plan) -> str:
     if hasattr(model.first, "grid"):
         tokens = "" if plan.unit == "image" else f": {plan.lengths[0]:,} tokens"
         return f"{model.reads} of {model.first.front.image_summary}{tokens}"
+    if plan.unit == "row":
+        return f"rows of {model.features:,} numbers"
     shared = " for both sides" if plan.recipe.tokens.shared else " for each side"
     sides = shared if model.has_target else ""
     source, target = plan.lengths[0], plan.lengths[-1]

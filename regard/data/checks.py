@@ -13,8 +13,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.data.config import Columns, FileData, ImagesData, LabelledData, MixtureData, TextData
+from regard.data.config import (
+    Columns,
+    FileData,
+    ImagesData,
+    LabelledData,
+    MixtureData,
+    TableData,
+    TextData,
+)
 from regard.data.images.listing import list_in
+from regard.data.images.numbered import describe_numbered
+from regard.data.table.columns import plan_table
 from regard.data.text import arrow, files, label_check, tables
 from regard.data.text.annotations import READERS
 from regard.data.text.documents import TextFiles, find_files, training_files
@@ -170,7 +180,9 @@ def _oddities(report: Any) -> Iterator[str]:
 
 def _column_descriptions(data: Any, task: str) -> Iterator[str]:
     """Describe the columns of tables without a report of their own, where they were found out."""
-    if isinstance(data, MixtureData):
+    if isinstance(data, TableData):
+        yield plan_table(data).describe()
+    elif isinstance(data, MixtureData):
         for part in data.parts.values():
             if part.train is not None:
                 yield files.describe_columns(part.train, part.columns)
@@ -179,9 +191,17 @@ def _column_descriptions(data: Any, task: str) -> Iterator[str]:
         texts = TextFiles(find_files([*train, *valid]), columns=data.columns)
         yield from texts.describe()
     elif isinstance(data, ImagesData):
-        table, layout = data.folder or data.file or "", IMAGES
-        if task == "caption":
-            table, layout = list_in(table), CAPTIONS
-        if Path(table).exists():  # the error for a missing file comes when images are read
-            for split in arrow.splits_in(table).values() or [table]:
-                yield tables.describe_columns(split, layout, data.columns, "images")
+        yield from _image_columns(data, task)
+
+
+def _image_columns(data: ImagesData, task: str) -> Iterator[str]:
+    """Describe the columns of a table of images: classes, captions or numbers."""
+    table, layout = data.folder or data.file or "", IMAGES
+    if task == "predict":
+        yield describe_numbered(table, data.outputs, data.columns)
+        return
+    if task == "caption":
+        table, layout = list_in(table), CAPTIONS
+    if Path(table).exists():  # the error for a missing file comes when images are read
+        for split in arrow.splits_in(table).values() or [table]:
+            yield tables.describe_columns(split, layout, data.columns, "images")

@@ -21,7 +21,7 @@ source."""
 OnBad = Literal["stop", "skip"]
 """What to do with lines that cannot be used: `stop` at the first, or `skip` them. They are empty,
 not UTF-8, over-long or in a wrong format; two files of different lengths are always an error."""
-ExampleType = Literal["pairs", "text", "labels", "pictures", "nothing"]
+ExampleType = Literal["pairs", "text", "labels", "pictures", "rows", "nothing"]
 """The type of a dataset's examples; each task needs one of these."""
 
 
@@ -200,6 +200,42 @@ class LabelledData(Config, ReadsTables):
     """tag, answer: how many tokens two neighbouring windows of a longer text share."""
     unanswerable: bool = False
     """answer: whether a question may have no answer in its context."""
+    seed: int = 0
+
+
+class TableData(Config, ReadsTables):
+    """Rows of a table of numbers and categories, with a column to predict from the others."""
+
+    COLUMNS: ClassVar[tuple[str, ...]] = ("target",)
+    example_type: ClassVar[ExampleType] = "rows"
+    kind: Literal["table"] = "table"
+    train: str
+    """A CSV or TSV file, plain or `.gz`, whose first line has the names of its columns."""
+    target: Column | None = None
+    """The column that is predicted. None: the one called target, label, class or y."""
+    predict: Literal["classes", "numbers"] | None = None
+    """What the target is. None: classes if its cells are texts, or at most 20 whole numbers that
+    have five rows each on average; else numbers."""
+    inputs: tuple[Column, ...] = ()
+    """The columns that are read. None named: all others, except those that number the rows."""
+    leave_out: tuple[Column, ...] = ()
+    """Columns that are not read."""
+    categories: tuple[Column, ...] = ()
+    """Columns whose numbers are names of categories, such as postcodes. Columns of texts are
+    categories anyway."""
+    header: bool | None = None
+    """Whether the first line has the names of the columns; `false`: columns are named by their
+    numbers. None: it has them, and must have no numbers."""
+    valid: str | None = None
+    """Validation file. Without it, `held_out` training rows, chosen by `seed`, are held out."""
+    test: str | None = None
+    held_out: int = Field(default=500, ge=1)
+    """How many rows to hold out for validation, at most a tenth. Copies of a row stay in one split.
+    """
+    held_out_test: int = Field(default=0, ge=0)
+    """Without `test`, this many training rows are held out as the test split."""
+    on_bad: OnBad = "stop"
+    """What to do with rows that have an empty cell, or a text in a column of numbers."""
     seed: int = 0
 
 
@@ -418,6 +454,7 @@ DataConfig = Annotated[
     | TextData
     | PythonData
     | LabelledData
+    | TableData
     | DigitsData
     | ImagesData
     | ScenesData

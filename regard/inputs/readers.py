@@ -38,4 +38,7 @@ READERS: dict[str, ReaderEntry] = {
         commands=("words", "look", "heads"),
     ),
     "images": ReaderEntry("regard.inputs.images.reader.ImageReader", "regard.hub.images"),
+    "table": ReaderEntry(
+        "regard.inputs.table.reader.TableReader", "regard.hub.table", commands=()
+    ),
 }

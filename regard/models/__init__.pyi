@@ -16,6 +16,7 @@ from regard.models.families.bert import BertConfig as BertConfig
 from regard.models.families.captioner import CaptionerConfig as CaptionerConfig
 from regard.models.families.cnn import CNNConfig as CNNConfig
 from regard.models.families.gpt import GPTConfig as GPTConfig
+from regard.models.families.mlp import MLPConfig as MLPConfig
 from regard.models.families.resnet import ResNetConfig as ResNetConfig
 from regard.models.families.rnn import RNNConfig as RNNConfig
 from regard.models.families.seq2seq import Seq2SeqConfig as Seq2SeqConfig
@@ -25,6 +26,7 @@ from regard.models.families.transformer import SIZES as SIZES
 from regard.models.families.transformer import TransformerConfig as TransformerConfig
 from regard.models.families.vit import ViTConfig as ViTConfig
 from regard.models.image_encoder import ImageEncoder as ImageEncoder
+from regard.models.mlp import MLP as MLP
 from regard.models.mode import evaluating as evaluating
 from regard.models.model import Model as Model
 from regard.models.recurrent import Seq2Seq as Seq2Seq

@@ -118,6 +118,10 @@ class PredictTask(LabelledTask[Any], ABC):
         is_itself = len(items) == 1 and items[0] is argument
         return None if is_itself else items
 
+    def line_reader(self) -> Callable[[str], Any]:
+        """A function that makes an item of each line of a file or pipe; None of one without."""
+        return lambda line: line
+
 
 def with_numbers(
     config: ModelConfig, names: Sequence[str], numbers: NDArray[np.float64]

@@ -17,6 +17,7 @@ from regard.tasks.verbs import (
     EMBED,
     FILL,
     GENERATE,
+    PREDICT,
     RESTORE,
     SUGGEST,
     TAG,
@@ -116,6 +117,16 @@ TASKS: dict[str, TaskSpec] = {
     "tag": TaskSpec({"text": "regard.tasks.tag.Tag"}, "", "bert", (TAG, EMBED), "tags"),
     "answer": TaskSpec(
         {"text": "regard.tasks.answer.Answer"}, "", "bert", (ANSWER, EMBED), "spans"
+    ),
+    "predict": TaskSpec(
+        {
+            "images": "regard.tasks.predict_images.PredictImages",
+            "table": "regard.tasks.predict_table.PredictTable",
+        },
+        "",
+        "resnet",
+        (PREDICT,),
+        "numbers",
     ),
     "caption": TaskSpec(
         {"images": "regard.tasks.caption.Caption"}, "writes", "captioner", (CAPTION,)

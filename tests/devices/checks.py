@@ -88,7 +88,8 @@ class Twins:
     def __init__(self, family: str, changes: dict[str, object]) -> None:
         kind = FAMILIES[family].config
         sizes = CONVOLUTIONAL.get(family, SIZES)
-        self.images = kind.reads == "images"
+        self.images, self.rows = kind.reads == "images", kind.reads == "table"
+        sizes = {"classes": ("a", "b")} if self.rows else sizes
         if kind.has_target:
             sizes = sizes | {"encoder": {"layers": 1}}
         self.config = fitting(kind, sizes, **changes)
@@ -115,6 +116,9 @@ def same(first: torch.Tensor, second: torch.Tensor) -> None:
 def given(twins: Twins, device: str) -> list[Ragged | Dense]:
     """What the model reads: pictures or texts, and the targets that it writes."""
     texts = [ragged(5, 3, 1, seed=side).to(device) for side in range(1 + twins.config.has_target)]
+    if twins.rows:
+        rows = torch.rand((3, twins.config.features), generator=torch.Generator().manual_seed(0))
+        return [Dense(rows).to(device)]
     if not twins.images:
         return texts
     shape = 3, twins.config.channels, *twins.config.image

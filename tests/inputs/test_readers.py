@@ -17,6 +17,7 @@ from regard.inputs.images.reader import ImageReader
 from regard.inputs.processor import Processor, Vocabulary
 from regard.inputs.reader import Encoded, Reader
 from regard.inputs.readers import READERS, ReaderEntry
+from regard.inputs.table.reader import NumberColumn, TableReader
 from regard.inputs.text import TokensConfig, learn_plain
 from regard.tasks.encoder_task import ENCODER_SYMBOLS
 from regard.tasks.specs import TASKS
@@ -85,6 +86,7 @@ def readers(monkeypatch):
     return {
         "text": learn_plain([WORDS], TokensConfig(kind="words"), ENCODER_SYMBOLS).source,
         "images": ImageReader(height=4, width=6),
+        "table": TableReader(columns=(NumberColumn(name="a", mean=1.0, deviation=0.5),)),
         "digits": Digits(),
     }
 
@@ -121,7 +123,7 @@ def test_an_unknown_reader_is_refused(readers):
             Processor.from_json(saved.replace('"images"', other, 1))
 
 
-@pytest.mark.parametrize("name", ["text", "images"])
+@pytest.mark.parametrize("name", ["text", "images", "table"])
 def test_a_reader_has_what_the_protocol_says(name):
     said = {key for key in (*vars(Reader), *Reader.__annotations__) if not key.startswith("_")}
     assert {key for key in said if not hasattr(READERS[name].reader, key)} == set()

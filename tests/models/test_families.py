@@ -47,7 +47,7 @@ def test_a_missing_field_is_named():
 def test_every_family_says_what_its_models_are_made_of(family):
     sizes = {"dim": 16, "heads": 2, "hidden": 24}
     sizes |= {"cnn": {"dense": (16,)}, "resnet": {"depths": (1, 1), "filters": (8, 16)},
-              "swin": {"dim": 8, "depths": (1, 1)}}.get(family, {})  # fmt: skip
+              "swin": {"dim": 8, "depths": (1, 1)}, "mlp": {"hidden": (16,)}}.get(family, {})  # fmt: skip
     kind = FAMILIES[family].config
     config = fitting(kind, sizes)
     model = build(config, *[9] * len(config.VOCABULARIES))
@@ -59,6 +59,8 @@ def test_every_family_says_what_its_models_are_made_of(family):
     assert model.reader == next(iter(config.stacks))
     if config.reads == "text":
         assert model.hidden(Ragged.of([[5, 6, 7], [8]])).shape == (4, 16)
+    elif config.reads == "table":
+        assert model.hidden(Dense(torch.zeros(2, config.features))).shape == (2, 16)
     else:
         images = Dense(torch.zeros(2, config.channels, *config.image))
         rows, columns = config.encoder.grid

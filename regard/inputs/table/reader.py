@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter, model_validator
 
 from regard.config import Config, checked
-from regard.errors import InputError, nearest
+from regard.errors import InputError, UserError, nearest
 from regard.inputs.reader import Encoded
 
 if TYPE_CHECKING:  # a list of models reads their settings, and need not wait for torch
@@ -26,6 +26,7 @@ MISSING = {"", "?", "na", "n/a", "nan", "null"}
 """Cells without a value, in lower case."""
 MOST_VALUES = 12
 """An error lists all values of a category if they are at most so many."""
+_WHOLE = re.compile(r"[+-]?\d+\.0+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -34,9 +35,11 @@ class TableRow(dict[str, Any]):
 
     Attributes:
         location: File and line, such as `iris.csv:12`; empty for a row that is in no file.
+        problem: Why the line cannot be read; empty if it can.
     """
 
     location: str = ""
+    problem: str = ""
 
     @classmethod
     def at(cls, location: str, cells: Mapping[str, Any]) -> TableRow:
@@ -69,13 +72,14 @@ def number_in(cell: Any) -> float | None:
 
 
 def category_in(cell: Any) -> str:
-    """A category as text, without the blanks around it.
+    """A category as text, without the blanks around it; a whole number without a point.
 
     Example:
-        >>> category_in(" red "), category_in(3)
-        ('red', '3')
+        >>> category_in(" red "), category_in(3), category_in("3.0")
+        ('red', '3', '3')
     """
-    return str(cell).strip()
+    text = str(cell).strip()
+    return text.partition(".")[0] if _WHOLE.fullmatch(text) else text
 
 
 class NumberColumn(Config):
@@ -220,10 +224,12 @@ class TableReader(Config):
             return True
         if hasattr(items, "ndim"):
             return bool(items.ndim == 1)
-        first = items[0] if isinstance(items, Sequence) and items else None
-        is_row = isinstance(first, Mapping) or (hasattr(first, "__len__") and first != "")
-        # a list of texts is one row if its first one is a single cell
-        return isinstance(first, str) and "," not in first if isinstance(first, str) else not is_row
+        if not isinstance(items, Sequence) or not items:
+            return False
+        first = items[0]
+        if isinstance(first, str):  # a cell; or a line, if there are several cells in it
+            return "," not in first
+        return not isinstance(first, Mapping) and not hasattr(first, "__len__")
 
     @classmethod
     def check(cls, what: str, items: Any, takes: Callable[[Any], bool]) -> None:
@@ -271,6 +277,44 @@ class TableReader(Config):
             for index, item in enumerate(items)
         ]
 
+    def header_in(self, line: str) -> list[str]:
+        """The names in a line that has the names of columns, and what separates them, at the end.
+
+        Nothing for a row of values.
+
+        Raises:
+            UserError: A column of the training data is not there.
+        """
+        for separator in ("\t", ";", ","):
+            cells = [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])]
+            named = {*cells} & {*self.names}
+            has_numbers = any(number_in(cell) is not None for cell in cells)
+            if named and (len(named) > len(self.columns) // 2 or not has_numbers):
+                missing = next((name for name in self.names if name not in cells), None)
+                if missing is not None:  # an InputError would be about this line alone
+                    error = self.missing_column_error("the first line", missing, cells)
+                    raise UserError(error.what, got=error.got, expected=error.expected)
+                return [*cells, separator]
+        return []
+
+    @staticmethod
+    def row_of(line: str, header: Sequence[str]) -> TableRow:
+        """The row in a line below names of columns.
+
+        Args:
+            line: The line.
+            header: What `header_in` has returned.
+
+        Raises:
+            InputError: It has another number of cells.
+        """
+        *names, separator = header
+        cells = next(csv.reader([line], delimiter=separator), [])
+        if len(cells) != len(names):
+            expected = f"{len(names)}, as in the first line"
+            raise InputError("the row", got=f"{len(cells)} values", expected=expected)
+        return TableRow(zip(names, cells, strict=True))
+
     def collate(self, encoded: Sequence[Encoded]) -> Dense:
         """Rows as the model's input: (rows, inputs)."""
         import torch
@@ -288,6 +332,8 @@ class TableReader(Config):
     def _numbers(self, item: Any, location: str) -> NDArray[np.float64]:
         """What a model reads of one row: (inputs,)."""
         location = getattr(item, "location", "") or location
+        if problem := getattr(item, "problem", ""):
+            raise InputError(problem)
         cells = item if isinstance(item, Mapping) else self._by_name(item, location)
         numbers: list[float] = []
         for column in self.columns:

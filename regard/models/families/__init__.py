@@ -17,6 +17,7 @@ from regard.models.families import (
     cnn,
     convs2s,
     gpt,
+    mlp,
     resnet,
     rnn,
     seq2seq,
@@ -40,6 +41,7 @@ FAMILIES: dict[str, Family] = {
     "cnn": cnn.FAMILY,
     "resnet": resnet.FAMILY,
     "swin": swin.FAMILY,
+    "mlp": mlp.FAMILY,
     "captioner": captioner.FAMILY,
 }
 

@@ -1,0 +1,1 @@
+"""Tables with a column to predict: files -> rows of numbers, in splits."""
