@@ -1,7 +1,7 @@
 """Figure of part 7: the accuracy of a CNN and a ViT against the size of the object.
 
-Each is trained on objects of all sizes, at all places of a plain canvas, and tested on new objects,
-each of them at every size. A Vision Transformer with attention in windows (Swin) stands beside the
+Each is trained on objects of all sizes on a plain canvas, and tested on new objects, each of them
+at every size. Small objects have as many places to stand as large ones. A Vision Transformer with attention in windows (Swin) stands beside the
 two, outside of the claim.
 """
 
@@ -34,10 +34,10 @@ from regard_lectures.tries import draw_spread, spread_of, trainings
 
 CANVAS = 32
 """Height and width of the pictures."""
-SEEN = 30
-"""All objects stand within so many pixels of the first row and column, which the CNN sees."""
-SIDES = (5, 7, 10, 14, 20, 28)
+SIDES = (5, 7, 9, 12, 15, 20)
 """Sides of the objects."""
+SHIFTS = 11
+"""Rows and columns at which an object can begin: as many for small ones as for large ones."""
 OBJECTS, TESTED = 3_000, 400
 SWIN = "ViT with windows"
 KINDS = (CNN, VIT, SWIN)
@@ -48,7 +48,7 @@ WINDOW = 4
 def pictures_at(
     objects: Objects, which: NDArray[np.int64], side: int, random: np.random.Generator
 ) -> LabelledImages:
-    """Pictures of objects of one side, at places drawn at random.
+    """Pictures of objects of one side, whose middles are anywhere in a square of side `SHIFTS`.
 
     Args:
         objects: The objects.
@@ -56,7 +56,8 @@ def pictures_at(
         side: Their side in pixels.
         random: Where they stand.
     """
-    rows, columns = random.integers(0, SEEN - side + 1, (2, len(which)))
+    first = (SIDES[-1] - side) // 2
+    rows, columns = first + random.integers(0, SHIFTS, (2, len(which)))
     return paste(objects.scaled(side), which, rows, columns, (CANVAS, CANVAS))
 
 
@@ -184,8 +185,9 @@ def scale(measured: dict[str, Any], data: str, steps: int, tries: int, seed: int
         **numbers_of("scale", measured["differences"]),
     }
     details = (
-        f"Objects on a plain canvas of {CANVAS} x {CANVAS}, anywhere in its first {SEEN} rows and "
-        f"columns, scaled to sides of {', '.join(map(str, SIDES))} pixels, equally often. CNN: "
+        f"Objects on a plain canvas of {CANVAS} x {CANVAS}, scaled to sides of "
+        f"{', '.join(map(str, SIDES))} pixels, equally often, each at {SHIFTS} x {SHIFTS} places "
+        f"about the same point. CNN: "
         f"three convolutions of 3 x 3, max-pooled, no padding, mean of the cells "
         f"({counts[CNN]:,} parameters); ViT: three blocks on patches of 4 x 4, mean of the patches "
         f"({counts[VIT]:,}); with windows: attention within {WINDOW} x {WINDOW} patches, every "
