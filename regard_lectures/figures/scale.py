@@ -1,8 +1,8 @@
 """Figure of part 7: the accuracy of a CNN and a ViT against the size of the object.
 
 Each is trained on objects of all sizes on a plain canvas, and tested on new objects, each of them
-at every size. Small objects have as many places to stand as large ones. A Vision Transformer with attention in windows (Swin) stands beside the
-two, outside of the claim.
+at every size. Small objects have as many places to stand as large ones. A Vision Transformer with
+attention in windows (Swin) stands beside the two, outside of the claim.
 """
 
 from __future__ import annotations
