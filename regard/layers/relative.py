@@ -6,7 +6,10 @@ its scores: `Attention(score_bias=…)`.
 
 from __future__ import annotations
 
+import math
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
@@ -47,6 +50,27 @@ class RelativeBias(nn.Module):
         down, right = row[:, None] - row, column[:, None] - column  # (query, key)
         index = (down + self.size - 1) * (2 * self.size - 1) + right + self.size - 1
         return self.numbers()[index.to(q.device)].permute(2, 0, 1)[None]
+
+
+def resized_table(table: Tensor, size: int) -> Tensor:
+    """A table of biases for windows of another size, by bicubic interpolation of its offsets.
+
+    Args:
+        table: ((2 s - 1)², heads) The numbers of windows of s x s.
+        size: The side of the other windows.
+
+    Returns:
+        ((2 size - 1)², heads): the numbers of the farthest offsets stay those of the corners.
+
+    Example:
+        >>> resized_table(torch.arange(9.0)[:, None], 3)[::12, 0]
+        tensor([0., 4., 8.])
+    """
+    side = math.isqrt(len(table))
+    plane = table.t().reshape(1, -1, side, side)  # (1, heads, rows, columns)
+    sides = 2 * size - 1, 2 * size - 1
+    plane = F.interpolate(plane.float(), sides, mode="bicubic", align_corners=True)
+    return plane.flatten(2)[0].t().to(table)
 
 
 class RelativeBiasNet(RelativeBias):

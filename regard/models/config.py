@@ -53,6 +53,9 @@ class ModelConfig(Config):
     """What the model reads: the name of its reader in `regard.inputs.reader.READERS`."""
     VOCABULARIES: ClassVar[tuple[str, ...]] = ("vocab",)
     """Names of the vocabulary sizes that a model is built with, the source's first."""
+    RESIZABLE: ClassVar[tuple[str, ...]] = ()
+    """Keys that may be others than those of a trained model that a training starts from: its
+    weights are interpolated."""
     SAME_FOR_BOTH: ClassVar[tuple[str, ...] | None] = None
     """The short keys that may reach both sides, if these have different modalities; None: all."""
     family: str

@@ -8,6 +8,7 @@ no longer exist.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,9 +25,10 @@ from regard.errors import InputError
 from regard.inputs.processor import Processor
 from regard.inputs.text import Vocabulary
 from regard.layers import freezing
+from regard.layers.relative import resized_table
 from regard.layers.short import Path, value_at, values_of, with_value
 from regard.models import Model, parse_description
-from regard.models.config import ModelConfig
+from regard.models.config import GIVEN, ModelConfig
 from regard.models.load_weights import check_weights
 from regard.recipes.overrides import MAY_DIFFER
 from regard.recipes.recipe import Recipe
@@ -92,7 +94,8 @@ class RunStart:
         if missing:
             raise InputError(f"start.folder has no weights for {missing[0]}")
         new_state = {
-            name: self.weights[name] if name in self.weights and not name.startswith(new_heads)
+            name: _fitted(name, self.weights[name], tensor)
+            if name in self.weights and not name.startswith(new_heads)
             else tensor
             for name, tensor in state.items()
         }  # fmt: skip
@@ -270,7 +273,7 @@ def _pretrained_config(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
     own_values: dict[Path, Any] = {}
     for path, statement in recipe.model.written().items():
         key = str(path[-1])
-        if key in MAY_DIFFER:
+        if key in MAY_DIFFER or (key in base.RESIZABLE and statement.source == GIVEN):
             own_values[statement.origin] = statement.value
         elif key not in ignored:
             _check_same(recipe.model, base, path, folder)
@@ -289,6 +292,13 @@ def _pretrained_config(recipe: Recipe, base: Any, folder: str) -> ModelConfig:
     if "pooling_layer" in type(base.head).model_fields:  # it belongs to a task of the pretraining
         values = with_value(values, ["pooling_layer"], value=False)
     return with_task_head(recipe.task, _with_values(base, values, own_values))
+
+
+def _fitted(name: str, weight: Tensor, present: Tensor) -> Tensor:
+    """A trained weight for a new model: biases by offset are interpolated for other windows."""
+    if name.endswith(".score_bias.table") and weight.shape != present.shape:
+        return resized_table(weight, (math.isqrt(len(present)) + 1) // 2)
+    return weight
 
 
 def _check_same(model: ModelConfig, base: ModelConfig, path: Path, folder: str) -> None:
@@ -314,7 +324,7 @@ def _check_same(model: ModelConfig, base: ModelConfig, path: Path, folder: str) 
         f"model.{'.'.join(map(str, statement.origin))}",
         got=f"{wanted}{by_size}",
         expected=f"{expected}, as in {folder}",
-        fix=f"only {', '.join(sorted(MAY_DIFFER))} may be set beside start",
+        fix=f"only {', '.join(sorted({*MAY_DIFFER, *base.RESIZABLE}))} may be set beside start",
     )
 
 

@@ -9,10 +9,16 @@ import torch.nn.functional as F
 from regard.cost.count import forward_flops, parameters
 from regard.errors import InputError
 from regard.inputs.arrays import Dense
+from regard.inputs.images.reader import ImageReader
+from regard.inputs.processor import Processor
 from regard.layers import Tap
+from regard.layers.relative import resized_table
 from regard.models import SwinConfig, build
 from regard.models.families.swin import VERSION_2
 from regard.models.meta_model import meta_model
+from regard.pipeline import Pipeline
+from regard.recipes import recipe as recipes
+from regard.runs.start import begin
 
 CLASSES = tuple(map(str, range(1000)))
 SIZES = {"dim": 8, "heads": 2, "hidden": 12, "patch": 1, "channels": 1, "image": (17, 23),
@@ -106,6 +112,32 @@ def test_sizes_are_the_published_ones(size, millions, multiply_adds):
     assert sum(parameters(model).values()) / 1e6 == pytest.approx(millions, abs=0.06)
     flops = sum(forward_flops(model, 64).values())
     assert flops / 2e9 == pytest.approx(multiply_adds, abs=0.06)
+
+
+def test_a_table_of_biases_is_interpolated_for_other_windows():
+    table = torch.randn(49, 3)
+    torch.testing.assert_close(resized_table(table, 4), table)
+    larger = resized_table(table, 7).view(13, 13, 3)  # every second offset is one of the old ones
+    torch.testing.assert_close(larger[::2, ::2].flatten(0, 1), table, rtol=0, atol=1e-5)
+
+
+def test_a_training_may_start_with_other_windows(tmp_path):
+    trained = recipes.load("small/swin")
+    before = build(trained.model)
+    reader = ImageReader(height=8, width=8, channels=1, mean=(0.5,), std=(0.5,))
+    folder = tmp_path / "before"
+    Pipeline(before, Processor(reader), trained, "random").save(folder)
+    values = {"start.folder": str(folder), "model.family": "swin", "model.grid_window": 3}
+    recipe = recipes.load("tiny/digits", [f"{key}={value}" for key, value in values.items()])
+    start = begin(recipe, None)
+    after = build(start.recipe.model)
+    start.prepare(after)
+    tables = [model.encoder.blocks[0].self_attention.score_bias.table for model in (before, after)]
+    torch.testing.assert_close(tables[1], resized_table(tables[0], 3))
+    assert torch.equal(after.embed.projection.weight, before.embed.projection.weight)
+    with pytest.raises(InputError, match=r"got \(1, 1\), expected \(2, 2\)"):
+        begin(recipes.load("tiny/digits", [f"start.folder={folder}", "model.family=swin",
+                                           "model.depths=[1,1]"]), None)  # fmt: skip
 
 
 def test_windows_are_not_shifted_where_one_covers_the_grid():

@@ -47,8 +47,9 @@ def rollout(
     """
     tokens = layers[-1].shape[-1]
     rows = np.eye(tokens) if start is None else np.asarray(start, dtype=float)
+    all_grids: Sequence[tuple[int, int] | None] = grids or [None] * len(layers)
     above = None  # the grid of the layer above
-    for weights, grid in reversed(list(zip(layers, grids or [None] * len(layers), strict=True))):
+    for weights, grid in reversed(list(zip(layers, all_grids, strict=True))):
         if grid != above and grid is not None and above is not None:
             rows = rows @ shares_of_cells(grid, above)
         above = grid

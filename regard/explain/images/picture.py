@@ -173,7 +173,7 @@ def query_name(look: Look, choice: LookSelection) -> str:
 
 
 def _layer_and_head(choice: LookSelection) -> str:
-    return f"{choice.name.removesuffix(' (self)').replace('encoder ', '')} (counted from 0)"
+    return f"{choice.name.replace(' (self)', '').replace('encoder ', '')} (counted from 0)"
 
 
 def _draw_test(frame: Frame, test: HiddenPatches, left: float, top: float) -> None:

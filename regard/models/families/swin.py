@@ -30,6 +30,7 @@ class SwinConfig(ModelConfig):
     HEADS: ClassVar[tuple[str, ...]] = ("classes", "numbers")
     VOCABULARIES: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[str] = "images"
+    RESIZABLE: ClassVar[tuple[str, ...]] = ("grid_window", "bias_windows")
     DEFAULTS: ClassVar[Short] = {
         "heads": 4, "activation": "gelu", "norm_epsilon": 1e-5, "grid_window": 4,
         "grid_bias": "table", "window_padding": "zeros",
