@@ -353,6 +353,7 @@ def test_flops_of_an_image_are_those_of_a_profiler():
             },
         ),
         ("vit", {"size": "nano", "image": (8, 8), "patch": 2, "stem": "convolution"}),
+        ("swin", {"image": (16, 32), "patch": 2, "dim": 8, "heads": 2, "hidden": 12}),
     ],
 )
 def test_flops_of_convolutions_are_those_of_a_profiler(family, sizes):

@@ -37,8 +37,10 @@ CONVOLUTIONAL = {
             "classes": ("a", "b")},
     "resnet": {"image": (32, 32), "depths": (1, 1), "filters": (8, 12), "stem_width": 8,
                "classes": ("a", "b")},
+    "swin": {"image": (8, 12), "patch": 1, "dim": 8, "heads": 2, "hidden": 12, "depths": (2, 2),
+             "classes": ("a", "b")},
 }  # fmt: skip
-"""The sizes of families without blocks."""
+"""The sizes of families that are no stack of blocks."""
 GRU = {"block": ("recurrent",), "norm": "none", "residual": False, "positions": "none"}
 FIRST = {"kind": "feed_forward", "name": "first_feed_forward"}
 VARIANTS = {
