@@ -148,7 +148,7 @@ def test_recipes_need_only_the_configs_and_are_found_in_a_package_that_is_not_a_
         files = [file for file in files if file.is_file()]
         files += [package / "__init__.pyi", package / "tasks/__init__.pyi"]
         files += [package / f"tasks/{name}.py" for name in ("__init__", "specs", "verbs")]
-        parts = ("short", "grid_config", "recurrent_config")
+        parts = ("short", "grid_config", "recurrent_config", "rows_config", "stages_config")
         files += [package / f"layers/{name}.py" for name in parts]
         files += [package / "models/version_1.py"]
         configs, yaml = package.glob("*/config.py"), package.rglob("*.yaml")
@@ -270,10 +270,13 @@ def test_a_file_without_keys_is_refused(message, text, got):
 # Faults in the file
 
 KINDS = (
-    "one of grammar, copy, reverse, sort, files, text, python, labelled, digits, images, scenes, "
-    "mixture, none"
+    "one of grammar, copy, reverse, sort, files, text, python, labelled, table, digits, images, "
+    "scenes, tissue, mixture, none"
 )
-TASKS = "one of translate, rewrite, restore, generate, fill, classify, tag, answer, caption, embed"
+TASKS = (
+    "one of translate, rewrite, restore, generate, fill, classify, tag, answer, predict, caption, "
+    "embed"
+)
 
 
 @pytest.mark.parametrize(
@@ -567,9 +570,8 @@ def test_another_kind_does_not_hide_unknown_keys_or_new_overrides(message):
     assert said.startswith("my.yaml:5: data.piars: got an unknown key")
     said = message("data.train=x.tsv", "data.pairs=5")
     first = "override data.pairs=5: got an unknown key, expected a key of data"
-    assert (
-        said == f"{first}\npairs belongs to data.kind: grammar or copy or reverse or sort or scenes"
-    )
+    kinds = "grammar or copy or reverse or sort or scenes or tissue"
+    assert said == f"{first}\npairs belongs to data.kind: {kinds}"
     said = message("data.train=x.tsv", "data.kind=copy")
     assert said.startswith("override data.train=x.tsv: got an unknown key")
 

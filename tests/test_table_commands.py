@@ -118,10 +118,10 @@ def test_a_row_that_cannot_be_read_gives_an_empty_line(regard):
     ("words", "said"),
     [
         (["0.5,pink"], ["'pink'", "red"]),
-        (["0.5"], ["got 1 values", "size, colour"]),
+        (["0.5"], ["got 1 value", "size, colour"]),
         (["big,red"], ["column size: got 'big'"]),
         (["none.csv"], ["no such file"]),
-        (["high.txt"], ["got 1 values"]),
+        (["high.txt"], ["got 1 value"]),
         (["size,colour"], ["names of columns"]),
         (["wrong.csv"], ["no column colour", "is it 'color'?"]),
     ],

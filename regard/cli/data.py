@@ -199,7 +199,7 @@ def labelled_lines(recipe: Any, split: str, count: int) -> Iterator[str]:
         yield "\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in cells)
 
 
-def row_lines(data: TableData, split: str, count: int) -> Iterator[str]:
+def row_lines(data: Any, split: str, count: int) -> Iterator[str]:
     """Yields the first rows of a recipe's table as a model reads them, and what is predicted.
 
     Args:

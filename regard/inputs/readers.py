@@ -38,7 +38,5 @@ READERS: dict[str, ReaderEntry] = {
         commands=("words", "look", "heads"),
     ),
     "images": ReaderEntry("regard.inputs.images.reader.ImageReader", "regard.hub.images"),
-    "table": ReaderEntry(
-        "regard.inputs.table.reader.TableReader", "regard.hub.table", commands=()
-    ),
+    "table": ReaderEntry("regard.inputs.table.reader.TableReader", "regard.hub.table", commands=()),
 }

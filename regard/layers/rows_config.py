@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from regard.config import Config
-from regard.layers.config import LONGEST, Activation
+from regard.layers.config import LONGEST
 
 
 class RowLayers(Config):
@@ -24,8 +24,8 @@ class RowLayers(Config):
     categories. The data of a run decides it."""
     hidden: tuple[PositiveInt, ...] = (64,)
     """Widths of the hidden layers. None: linear regression, or logistic regression of classes."""
-    activation: Activation = "relu"
-    """The function f of the hidden layers; none that is gated."""
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"
+    """The function f of the hidden layers."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout rate on the output of each hidden layer."""
 
@@ -36,12 +36,6 @@ class RowLayers(Config):
         width = values.get("hidden") if isinstance(values, dict) else None
         is_number = isinstance(width, int) and not isinstance(width, bool)
         return {**values, "hidden": (width,)} if is_number else values
-
-    @model_validator(mode="after")
-    def _check_activation(self) -> Self:
-        if self.activation.startswith("gated"):
-            raise ValueError(f"activation: {self.activation} is none of a layer with one matrix")
-        return self
 
     @property
     def dim(self) -> int:

@@ -14,7 +14,7 @@ from functools import reduce
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 from pydantic.fields import FieldInfo
 
 from regard.config import Config, NameIn
@@ -37,7 +37,10 @@ _WORDS: dict[Any, str] = {
     tuple[float, float]: "two numbers, such as [0.9, 0.98]",
     tuple[str, ...]: "a list of names",
     tuple[int, ...]: "a list of whole numbers",
+    tuple[float, ...]: "a list of numbers",
     tuple[PositiveInt, ...]: "a list of whole numbers, such as [6, 16]",
+    tuple[NonNegativeInt, ...]: "a list of whole numbers from 0, such as [0, 1]",
+    tuple[Column, ...]: "a list of columns",
     Column: "the name of a column, or its number",
     Files: "a file name, or two as [source, target]",
     Freeze: "none, embeddings, all, or a number of layers",

@@ -47,7 +47,8 @@ def test_a_missing_field_is_named():
 def test_every_family_says_what_its_models_are_made_of(family):
     sizes = {"dim": 16, "heads": 2, "hidden": 24}
     sizes |= {"cnn": {"dense": (16,)}, "resnet": {"depths": (1, 1), "filters": (8, 16)},
-              "swin": {"dim": 8, "depths": (1, 1)}, "mlp": {"hidden": (16,)}}.get(family, {})  # fmt: skip
+              "swin": {"dim": 8, "depths": (1, 1)},
+              "mlp": {"hidden": (16,)}}.get(family, {})  # fmt: skip
     kind = FAMILIES[family].config
     config = fitting(kind, sizes)
     model = build(config, *[9] * len(config.VOCABULARIES))

@@ -287,15 +287,19 @@ class TableReader(Config):
         """
         for separator in ("\t", ";", ","):
             cells = [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])]
-            named = {*cells} & {*self.names}
-            has_numbers = any(number_in(cell) is not None for cell in cells)
-            if named and (len(named) > len(self.columns) // 2 or not has_numbers):
+            if self._are_names(cells):
                 missing = next((name for name in self.names if name not in cells), None)
                 if missing is not None:  # an InputError would be about this line alone
                     error = self.missing_column_error("the first line", missing, cells)
                     raise UserError(error.what, got=error.got, expected=error.expected)
                 return [*cells, separator]
         return []
+
+    def _are_names(self, cells: Sequence[str]) -> bool:
+        """Whether cells are names of columns, not values, of which some may be called alike."""
+        named = {cell.strip() for cell in cells} & {*self.names}
+        has_numbers = any(number_in(cell) is not None for cell in cells)
+        return bool(named) and (len(named) > len(self.columns) // 2 or not has_numbers)
 
     @staticmethod
     def row_of(line: str, header: Sequence[str]) -> TableRow:
@@ -352,15 +356,16 @@ class TableReader(Config):
         if not isinstance(item, str) and not hasattr(item, "__len__"):
             raise InputError(location, got=repr(item), expected="a row: names and values")
         values = next(csv.reader([item]), []) if isinstance(item, str) else list(item)
-        if isinstance(item, str) and {*map(str.strip, values)} & {*self.names}:
-            got, fix = "names of columns", "give the file as an argument: regard predict MODEL FILE"
-            raise InputError(location, got=got, expected="values", fix=fix)
-        if len(values) != len(self.columns):
+        is_line, count = isinstance(item, str), len(values)
+        if is_line and self._are_names(values):
+            fix = "give the file as an argument: regard predict MODEL FILE"
+            raise InputError(location, got="names of columns", expected="values", fix=fix)
+        if count != len(self.columns):
+            got = f"{count} value{'s' if count != 1 else ''}"
             expected = f"{len(self.columns)}: {', '.join(self.names)}"
-            fix = None
-            if isinstance(item, str) and len(values) == 1:
-                fix = f"{item!r} is no file, or its name does not end in .csv or .tsv"
-            raise InputError(location, got=f"{len(values)} values", expected=expected, fix=fix)
+            no_file = f"{item!r} is no file, or its name does not end in .csv or .tsv"
+            fix = no_file if is_line and count == 1 else "write them in this order"
+            raise InputError(location, got=got, expected=expected, fix=fix)
         return dict(zip(self.names, values, strict=True))
 
     def missing_column_error(self, what: str, name: str, names: Sequence[str]) -> InputError:
