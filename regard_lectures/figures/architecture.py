@@ -110,6 +110,8 @@ def _column(name: str, side: Any, cost: Plan, *, is_last: bool) -> Column:
     if hasattr(side, "filters"):  # a convolutional network
         return Column(name, (_image_box(side),), 1, tuple(_convolutions(side)), "", above, "stage")
     below = (_input_box(side, name), _embedding_box(side, name, cost))
+    if hasattr(side, "heads_of_stages"):
+        return Column(name, below, 1, tuple(_stages(side)), "", above, "stage")
     if not hasattr(side, "block"):  # a recurrent decoder
         inside = [Box(f"{CELLS[side.cell]}, {side.dim} wide", per_layer("recurrence"), "recurrent")]
         attention = getattr(side.attention, "kind", "")
@@ -143,7 +145,7 @@ def _sublayer_box(part: Any, side: Any, name: str, per_layer: Any) -> Box:
 
 def _input_box(side: Any, name: str) -> Box:
     front = side.front
-    if getattr(front, "kind", "") == "patches":
+    if getattr(front, "kind", "") in ("patches", "padded_patches"):
         rows, columns = front.grid
         return Box(f"image: {rows} × {columns} patches of {front.patch} × {front.patch}")
     return Box("tokens written so far" if name == "decoder" else "tokens of the input")
@@ -172,6 +174,15 @@ def _convolutions(side: Any) -> Iterator[Box]:
     for depth, filters in zip(depths, side.filters, strict=True):
         unit = "convolution" if depth == 1 else f"{depth} residual units"
         yield Box(f"{unit}, {filters} channels", 0, "convolution")
+
+
+def _stages(side: Any) -> Iterator[Box]:
+    """A box for each stage of a Swin."""
+    stages = zip(side.depths, side.widths, side.heads_of_stages, side.grids, strict=True)
+    for depth, width, heads, (rows, columns) in stages:
+        blocks = "block" if depth == 1 else "blocks"
+        label = f"{depth} {blocks}, {width} wide, {heads} heads, {rows} × {columns} cells"
+        yield Box(label, 0, "attention")
 
 
 def _output_box(cost: Plan) -> Box:
