@@ -23,7 +23,7 @@ NETWORKS: dict[str, Figure] = {
             "tries": TRIES,
         },
         measured=True,
-        small={"most": 3_000, "seen": 9_600},
+        small={"most": 3_000, "seen": 19_200, "tries": 1},
     ),
     "remedies": Figure(
         title="What helps a Vision Transformer on little data",
@@ -38,7 +38,7 @@ NETWORKS: dict[str, Figure] = {
             "tries": TRIES,
         },
         measured=True,
-        small={"images": 300, "seen": 6_400},
+        small={"images": 1_000, "seen": 16_000, "tries": 1},
     ),
     "flops": Figure(
         title="A Vision Transformer and a CNN at equal multiply-adds: their times",
@@ -105,5 +105,18 @@ NETWORKS: dict[str, Figure] = {
         },
         measured=True,
         small={"steps": 400, "tries": 1},
+    ),
+    "attributes": Figure(
+        title="Heads that attend by colour, by shape and by place",
+        lectures=("7.11",),
+        text="the path of an image, on which the three heads are drawn",
+        takes="--text: an image, on which the three heads are drawn; model=: a ViT",
+        options={
+            "model": Option("", "a ViT, whose heads are measured; by default some are trained"),
+            "steps": Option(1_500, "training steps of 64 scenes", high=100_000),
+            "tries": TRIES,
+        },
+        measured=True,
+        small={"steps": 500, "tries": 1},
     ),
 }
