@@ -140,7 +140,7 @@ def write_files(folder: Path) -> None:
 
 def write_images(folder: Path) -> None:
     """The images of a person's own that commands of the ledger name."""
-    for number in range(40):
+    for number in range(64):
         scene = make_scene(0, 0, number, most=1)
         shape = folder / "shapes" / scene.labels["shape"]
         shape.mkdir(parents=True, exist_ok=True)

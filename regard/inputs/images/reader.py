@@ -206,9 +206,9 @@ class ImageReader(Config):
         share, ground = few_colours_of(np.rint(255 * pixels))
         unlike = []
         if share < self.few_colours:
-            unlike.append(f"four colours have {share:.0%} of it, of those {self.few_colours:.0%}")
+            unlike.append(f"four colours have {share:.1%} of it, of those {self.few_colours:.1%}")
         if ground < self.ground:
-            unlike.append(f"its ground has {ground:.0%} of white, theirs {self.ground:.0%}")
+            unlike.append(f"its ground has {ground:.1%} of white, theirs {self.ground:.1%}")
         if not unlike:
             return ""
         said = " or more; ".join(unlike)
