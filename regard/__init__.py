@@ -14,7 +14,7 @@ from typing import Any
 
 from regard.runtime.lazy import lazy_package
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 __getattr__, __all__ = lazy_package(__name__)
 __all__ += ["__version__"]
