@@ -77,9 +77,7 @@ class LineProcessor(Generic[T]):
             for _, [line] in read_lines(source):
                 with print_errors():
                     text = decode_text(line)
-                    item = (self.read_line or self.read)(text)
-                    if item is not None:
-                        self._write([(text, item)])
+                    self._write([(text, item) for item in self._items_of(text)])
         else:
             self._stream(source)
 
@@ -145,6 +143,13 @@ class LineProcessor(Generic[T]):
             print_status(f"warning: {reason}; printed an empty line", quiet=self.quiet)
         return None
 
+    def _items_of(self, line: str) -> list[T]:
+        """The item of a line, read; none if it has no item."""
+        if self.read_line is None:
+            return [self.read(line)]
+        item = self.read_line(line)
+        return [] if item is None else [item]
+
     def _read_line(self, number: int, line: bytes) -> list[tuple[str, T] | None]:
         """The text of a line, read; None if it is empty or unusable, the latter with a warning.
 
@@ -153,8 +158,7 @@ class LineProcessor(Generic[T]):
         try:
             text = decode_text(line)
             if text.strip():
-                item = (self.read_line or self.read)(text)
-                return [] if item is None else [(text, item)]
+                return [(text, item) for item in self._items_of(text)]
         except UnicodeDecodeError as error:
             self._report_line(number, "not UTF-8", error)
         except InputError as error:

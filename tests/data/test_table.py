@@ -237,6 +237,17 @@ def test_rows_to_predict_from_may_have_other_columns_or_no_names(table):
         read_rows(table(header="size,color", name="o.csv", rows=[r[:2] for r in ROWS]), reader)
 
 
+def test_names_of_columns_may_be_numbers(table):
+    """As pandas names columns; and a row of pixels may have the same numbers as names."""
+    pixels = [(i % 3, i % 2, 7 * i % 5, "yes" if i % 3 else "no") for i in range(60)]
+    splits = load_table(data(table(header="0,1,2,ok", rows=pixels)))
+    expected = splits.reader.matrix([row[:3] for row in pixels])
+    assert splits.reader.names == ("0", "1", "2")
+    alone = table(header="", name="alone.csv", rows=[row[:3] for row in pixels])
+    for name in (table(header="0,1,2,ok", rows=pixels), alone):
+        assert (splits.reader.matrix(read_rows(name, splits.reader)) == expected).all(), name
+
+
 def test_all_that_is_read_fast_is_read_as_one_cell_is():
     cells = ["1", " 2.5", "-3e2", "+.5", "x", "", "inf", "nan", "1_0", "1,5", "٣", "0x1"]
     alone = [number_in(cell) for cell in cells]

@@ -147,12 +147,13 @@ def read_rows(file: str, reader: TableReader) -> list[TableRow]:
 
 def _header_of_rows(file: str, reader: TableReader) -> Header:
     """The header of a file: its first line, unless that is a row of values."""
-    names = first_cells(file)
-    is_row = len(names) == len(reader.columns) and all(map(_could_be, reader.columns, names))
-    if is_row and not {*names} & {*reader.names}:
+    cells = first_cells(file)
+    are_names = reader.are_names(cells)
+    is_row = len(cells) == len(reader.columns) and all(map(_could_be, reader.columns, cells))
+    if is_row and not are_names:
         return Header(file, reader.names, 0)
-    numbered = all(name.isdecimal() for name in reader.names)
-    return read_header(file, False if numbered else None, reader.names)
+    were_numbered = all(name.isdecimal() for name in reader.names) and not are_names
+    return read_header(file, False if were_numbered else None, reader.names)
 
 
 def _could_be(column: Column, cell: str) -> bool:

@@ -287,7 +287,7 @@ class TableReader(Config):
         """
         for separator in ("\t", ";", ","):
             cells = [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])]
-            if self._are_names(cells):
+            if self.are_names(cells):
                 missing = next((name for name in self.names if name not in cells), None)
                 if missing is not None:  # an InputError would be about this line alone
                     error = self.missing_column_error("the first line", missing, cells)
@@ -295,11 +295,12 @@ class TableReader(Config):
                 return [*cells, separator]
         return []
 
-    def _are_names(self, cells: Sequence[str]) -> bool:
+    def are_names(self, cells: Sequence[str]) -> bool:
         """Whether cells are names of columns, not values, of which some may be called alike."""
         named = {cell.strip() for cell in cells} & {*self.names}
-        has_numbers = any(number_in(cell) is not None for cell in cells)
-        return bool(named) and (len(named) > len(self.columns) // 2 or not has_numbers)
+        if len(named) > len(self.columns) // 2:
+            return True
+        return bool(named) and all(number_in(cell) is None for cell in cells)
 
     @staticmethod
     def row_of(line: str, header: Sequence[str]) -> TableRow:
@@ -357,7 +358,7 @@ class TableReader(Config):
             raise InputError(location, got=repr(item), expected="a row: names and values")
         values = next(csv.reader([item]), []) if isinstance(item, str) else list(item)
         is_line, count = isinstance(item, str), len(values)
-        if is_line and self._are_names(values):
+        if is_line and self.are_names(values):
             fix = "give the file as an argument: regard predict MODEL FILE"
             raise InputError(location, got="names of columns", expected="values", fix=fix)
         if count != len(self.columns):

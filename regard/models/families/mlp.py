@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from regard.layers.rows_config import RowLayers
 from regard.models.config import ModelConfig, NumbersHead, Sizes
-from regard.models.families.family import Family
+from regard.models.families.family import Family, PublishedModel
 
 
 class RowHead(NumbersHead):
@@ -29,4 +29,14 @@ class MLPConfig(ModelConfig):
     head: RowHead = RowHead()
 
 
-FAMILY = Family(MLPConfig, "regard.models.mlp.MLP", task="predict")
+PIXELS = {"features": 28 * 28, "classes": tuple("0123456789")}
+"""What a model of the digits of MNIST, each a row of pixels, reads and predicts."""
+FAMILY = Family(
+    MLPConfig,
+    "regard.models.mlp.MLP",
+    task="predict",
+    named={
+        f"mlp-{size}": PublishedModel({"family": "mlp", "size": size, **PIXELS}, lengths=(1,))
+        for size in MLPConfig.SIZES
+    },
+)
