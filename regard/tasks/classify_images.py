@@ -192,12 +192,12 @@ class ClassifyImages(LabelledTask[Any]):
 
     @staticmethod
     def mixed(
-        own: Tensor, partners: Tensor, share: Tensor, head: Any
+        targets: Tensor, partners: Tensor, share: Tensor, head: Any
     ) -> tuple[Tensor, Tensor | None]:
         """The targets of images that are mixed with others, and the shares of their classes.
 
         Args:
-            own: The targets of the images.
+            targets: Those of the images.
             partners: Those of the images that they are mixed with.
             share: (images, 1) The share λ of an image itself.
             head: The config of the model's head.
@@ -206,7 +206,7 @@ class ClassifyImages(LabelledTask[Any]):
             The targets, and λ e_own + (1 - λ) e_partner: (images, classes).
         """
         count = len(head.classes)
-        return own, share * F.one_hot(own, count) + (1 - share) * F.one_hot(partners, count)
+        return targets, share * F.one_hot(targets, count) + (1 - share) * F.one_hot(partners, count)
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch[Dense], Cursor]]:
         """Yields training batches without end; their order depends only on seed and epoch."""

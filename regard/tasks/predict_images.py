@@ -16,15 +16,18 @@ from torch import Tensor
 
 from regard.data.config import ALL_FOUND, Columns
 from regard.data.images.labelled_images import ImageSplits, LabelledImages
+from regard.data.images.numbered import numbers_in
 from regard.data.images.sources import load_images, read_images
 from regard.data.text.columns import names_text
+from regard.data.text.roles import fold
 from regard.data.text.windows import OnShare
 from regard.errors import InputError
 from regard.inputs.arrays import Dense
 from regard.inputs.images.reader import ImageReader
+from regard.inputs.processor import Processor
 from regard.layers import Tap
 from regard.models.image_encoder import ImageEncoder
-from regard.tasks.base_task import Settings
+from regard.tasks.base_task import Prepared, Settings
 from regard.tasks.classify_images import ClassifyImages, ImageOptions
 from regard.tasks.measures.accuracy import Measures
 from regard.tasks.predict import PredictTask, in_units, number_targets, with_numbers
@@ -48,6 +51,22 @@ class PredictImages(PredictTask, ClassifyImages):
 
     file_option = "--data FILE, with paths and numbers"
     example_command = "predict {} YOUR_IMAGE.png"
+
+    @classmethod
+    def prepare(cls, settings: Settings, processor: Processor | None = None) -> Prepared:
+        """Reads the images of a recipe with their numbers, of which the model gets a head.
+
+        Args:
+            settings: The recipe.
+            processor: The processor of a resumed run or of the pretrained model; None: make one.
+
+        Raises:
+            InputError: The data has no numbers.
+        """
+        kind = settings.data.kind
+        if kind not in ("images", "tissue"):
+            raise InputError("data.kind", got=kind, expected="images or tissue, for numbers")
+        return super().prepare(settings, processor)
 
     @classmethod
     def for_trained_model(cls, settings: Settings, vocabulary: Any) -> Self:
@@ -87,20 +106,32 @@ class PredictImages(PredictTask, ClassifyImages):
     @staticmethod
     def targets_of(images: LabelledImages, head: Any) -> Tensor:
         """The standardised numbers of each image, (images, numbers)."""
-        return number_targets(head, in_order(images, head.numbers).numbers).values
+        numbers = in_order(images, head.numbers).numbers
+        assert numbers is not None, "images with numbers are read with them"
+        return number_targets(head, numbers).values
 
     @staticmethod
     def mixed(
-        own: Tensor, partners: Tensor, share: Tensor, head: Any
+        targets: Tensor, partners: Tensor, share: Tensor, head: Any
     ) -> tuple[Tensor, Tensor | None]:
         """The numbers of images that are mixed: λ z_own + (1 - λ) z_partner, (images, numbers)."""
         del head
-        return share * own + (1 - share) * partners, None
+        return share * targets + (1 - share) * partners, None
 
     def load_file(self, file: str, data: Any, columns: Columns = ALL_FOUND) -> LabelledImages:
-        """The images of a table of paths, relative to it, and of the model's numbers."""
+        """The images of a table of paths, relative to it, and of the model's numbers.
+
+        Raises:
+            InputError: A number that the model predicts has no column.
+        """
         del data
         names = self.options.head.numbers
+        columns_of_file = numbers_in(file, columns)
+        missing = [name for name in names if fold(name) not in map(fold, columns_of_file)]
+        if missing:
+            what = f"{file}: columns of numbers"
+            expected = f"{names_text(missing)}, too, which the model predicts"
+            raise InputError(what, got=names_text(columns_of_file), expected=expected)
         return read_images(file, self.reader, columns=columns, for_tests=True, outputs=names)
 
     def measure(

@@ -188,8 +188,8 @@ def idea1(
             )  # fmt: skip
         axes.set_xticks(range(len(kinds)), ["plain", "attention", "its γ = 0 again"])
         axes.set_xlim(-0.5, len(kinds) - 0.35)
-        room = max(1.0, float(table.max() - table.min()))
-        axes.set_ylim(table.min() - 0.2 * room, table.max() + 0.3 * room)
+        spread = max(1.0, float(table.max() - table.min()))
+        axes.set_ylim(table.min() - 0.2 * spread, table.max() + 0.3 * spread)
         axes = board.chart(1, "learned γ", "attention after stage")
         factors = np.array(measured["gammas"])  # (tries, stages)
         stages = np.arange(factors.shape[1])

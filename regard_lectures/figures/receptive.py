@@ -162,7 +162,7 @@ def measure(
         Shares in percent by model: (tries, layers), and some fields as pictures.
     """
     if model or text is not None:
-        return _measure_loaded(viewers(model, text), seed, own=text is not None)
+        return _measure_loaded(viewers(model, text), seed, has_text=text is not None)
     pictures = read_pictures(data, train=min(IMAGES, 64 * steps), unseen=UNSEEN, side=SIDE, seed=0)
     channels = pictures.train.values.shape[1]
     classes = sorted({*pictures.train.labels, *pictures.unseen.labels})
@@ -217,10 +217,10 @@ def measure(
     }
 
 
-def _measure_loaded(loaded: list[Viewer], seed: int, *, own: bool) -> dict[str, Any]:
+def _measure_loaded(loaded: list[Viewer], seed: int, *, has_text: bool) -> dict[str, Any]:
     """The fields of models that are loaded, beside those of their shape with random weights."""
     models, images, limits = {}, {}, []
-    count, kind = len(loaded[0].pixels), "image" if own else "drawn scene"
+    count, kind = len(loaded[0].pixels), "image" if has_text else "drawn scene"
     shown = f"{count} {kind}{'s' if count > 1 else ''}"
     for viewer in loaded:
         draws = max(1, DRAWS // len(viewer.pixels))
@@ -372,8 +372,8 @@ def _draw_fields(board: Board, measured: dict[str, Any]) -> None:
     """Draw the fields over the image: a row for each model, before and after training."""
     models = measured["models"]
     left, top, width, height = board.panel_box(0)
-    head, gap, room = 62, 8, 0.24  # two lines of text; the share of the width for names of rows
-    pitch = min((height - head) / max(len(models), 2), (1 - room) * width / 4)
+    head, gap, margin = 62, 8, 0.24  # two lines of text; the share of the width for names of rows
+    pitch = min((height - head) / max(len(models), 2), (1 - margin) * width / 4)
     for column, name in enumerate(("first,", "", "last,", "")):
         board.sheet.text((left + column * pitch, top), name)
         board.sheet.text((left + column * pitch, top + 29), WAYS[column % 2])

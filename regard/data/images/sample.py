@@ -57,9 +57,9 @@ def iter_samples(
     if isinstance(data, ScenesData):
         enough = data.model_copy(update={"pairs": max(count, data.pairs)})
         for scene in islice(scenes_of(enough, split), count):
-            row = {"label": scene.labels[data.label], **scene.to_json()}
+            fields = {"label": scene.labels[data.label], **scene.to_json()}
             side = reader.height
-            yield row, scene.draw(side), Image.fromarray(scene.mask(side))
+            yield fields, scene.draw(side), Image.fromarray(scene.mask(side))
         return
     splits = load_images(data, reader, numbers=numbers)
     by_name = {"train": splits.train, "valid": splits.valid, **splits.tests}

@@ -225,13 +225,13 @@ def _place(
     looks = CELL_TYPES[name]
     radius, turn = float(random.uniform(*looks.radius)), float(random.uniform(0, 180))
     shade = int(random.integers(-_JITTER, _JITTER + 1))
-    room = radius / math.sqrt(looks.stretch)
+    reach = radius / math.sqrt(looks.stretch)
     for _ in range(_TRIES):
-        place = random.uniform(0, 1, 2) if spread == 0 else random.normal(centre, spread)
-        x, y = np.round(place, 4).tolist()
+        position = random.uniform(0, 1, 2) if spread == 0 else random.normal(centre, spread)
+        x, y = np.round(position, 4).tolist()
         inside = min(x, y) > _EDGE and max(x, y) < 1 - _EDGE
         if inside and all(
-            _room(cell) + room < math.hypot(x - cell.x, y - cell.y) for cell in cells
+            _room(cell) + reach < math.hypot(x - cell.x, y - cell.y) for cell in cells
         ):
             cells.append(Cell(name, x, y, round(radius, 4), round(turn, 1), shade))
             return
