@@ -313,6 +313,8 @@ class Keys:
             return f"{name} belongs to {' or '.join(homes)}"
         keys = [key for key in _other_names(name) if key.rpartition(".")[2] in section_fields]
         parts = {"head", "front", "kind", "name", "scale"}  # short words, near to many others
+        if not keys and any(name in self.fields(other) for other in self.sections):
+            return None  # the same word in another section is nearer than a similar one here
         keys = keys or nearest(name, [key for key in section_fields if key not in parts])
         return did_you_mean([f"{above}.{key}" for key in keys])
 
