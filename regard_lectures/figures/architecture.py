@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from matplotlib.patches import FancyArrowPatch, Rectangle
@@ -69,7 +70,7 @@ class Column:
         inside: The boxes of one layer.
         norm: What a layer does with each of its boxes.
         above: The boxes above the layers.
-        unit: What is counted: `layer`, or `stage` of a convolutional network.
+        unit: What is counted: `layer`, `stage` of a convolutional network, or `hidden layer` of one that reads rows.
     """
 
     name: str
@@ -109,6 +110,9 @@ def _column(name: str, side: Any, cost: Plan, *, is_last: bool) -> Column:
     above: tuple[Box, ...] = (_output_box(cost),) if is_last else ()
     if hasattr(side, "filters"):  # a convolutional network
         return Column(name, (_image_box(side),), 1, tuple(_convolutions(side)), "", above, "stage")
+    if hasattr(side, "features"):  # a network that reads rows of numbers
+        row = Box(f"row of {side.features} numbers")
+        return Column(name, (row,), 1, tuple(_dense_layers(side)), "", above, "hidden layer")
     below = (_input_box(side, name), _embedding_box(side, name, cost))
     if hasattr(side, "heads_of_stages"):
         return Column(name, below, 1, tuple(_stages(side)), "", above, "stage")
@@ -176,6 +180,14 @@ def _convolutions(side: Any) -> Iterator[Box]:
         yield Box(f"{unit}, {filters} channels", 0, "convolution")
 
 
+def _dense_layers(side: Any) -> Iterator[Box]:
+    """A box for each hidden layer of a network of rows."""
+    widths = (side.features, *side.hidden)
+    for before, after in pairwise(widths):
+        label = f"linear {before} → {after}, {side.activation}"
+        yield Box(label, (before + 1) * after, "feed")
+
+
 def _stages(side: Any) -> Iterator[Box]:
     """A box for each stage of a Swin."""
     stages = zip(side.depths, side.widths, side.heads_of_stages, side.grids, strict=True)
@@ -188,6 +200,8 @@ def _stages(side: Any) -> Iterator[Box]:
 def _output_box(cost: Plan) -> Box:
     """The box of what stands on top: the vocabulary's matrix, or the heads of the tasks."""
     size = cost.parameters.get("output", 0) + cost.parameters.get("task heads", 0)
+    if numbers := getattr(getattr(cost.recipe.model, "head", None), "numbers", ()):
+        return Box(f"linear: {len(numbers)} number{'s' * (len(numbers) > 1)}", size, "output")
     shared = "output" in cost.shared
     return Box("linear (the embedding's matrix), softmax" if shared else "linear, softmax",
                size, "output")  # fmt: skip
@@ -210,6 +224,9 @@ def words_architecture(numbers: Mapping[str, Any]) -> Words:
         for name, side in numbers["sides"].items()
     ]
     total, groups = numbers["total"], numbers["groups"]
+    title = f"{numbers['model']}: {' and '.join(sides)}, {short(total)} parameters"
+    if not groups:
+        return Words(title, "Nothing stands before the output, whose size the data decides.")
     shares = [f"{group} ({count / total:.0%})" for group, count in groups.items()]
     first = next(iter(groups))
     most = "Most parameters are" if groups[first] > total / 2 else "The most parameters are"
@@ -218,7 +235,6 @@ def words_architecture(numbers: Mapping[str, Any]) -> Words:
     parts = numbers["sides"].get("decoder", {"parts": []})["parts"]
     if any(part.startswith("cross-attention") for part in parts):
         caption += " Every decoder layer reads the top of the encoder, not the layer beside it."
-    title = f"{numbers['model']}: {' and '.join(sides)}, {short(total)} parameters"
     return Words(title, caption)
 
 

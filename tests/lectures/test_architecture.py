@@ -42,3 +42,11 @@ def test_settings_can_be_changed_and_wrong_ones_are_refused():
     assert "one context vector" in drawing.numbers["sides"]["decoder"]["parts"]
     with pytest.raises(InputError, match="no such size or recipe"):
         show("architecture", model="nothing")
+
+
+def test_a_network_of_rows_is_drawn_by_its_hidden_layers():
+    drawing = show("architecture", model="own/table", change="model.hidden=[8,3]")
+    parts = drawing.numbers["sides"]["encoder"]["parts"]
+    assert parts[1:3] == ["linear 4 → 8, relu", "linear 8 → 3, relu"]
+    assert "2 encoder hidden layers" in drawing.title
+    assert problems(drawing.figure) == []

@@ -26,7 +26,7 @@ SHORTER = {
 """What is added to a command so that it ends soon: by recipe, or by verb."""
 SLOW = (
     "regard train ", "regard plan ", "regard eval ", "regard show crossover ",
-    "regard show laws file=", "regard show animal part=decoder ",
+    "regard show laws file=", "regard show animal part=decoder ", "regard show attributes ",
 )  # fmt: skip
 """Rows with these commands are not run by `make test-fast`."""
 WORDS = ["dog", "cat", "man", "woman", "bird", "old", "small", "sleeps", "runs", "sees", "the", "a"]
@@ -135,6 +135,9 @@ def write_files(folder: Path) -> None:
         for noun in ("dog", "cat", "man", "bird")
     ]
     (folder / "tags.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tagged))
+    priced = [(chance.uniform(1, 9), chance.choice(["red", "blue"])) for _ in range(120)]
+    rows = [f"{n:.2f},{colour},{3 * n + 5 * (colour == 'red'):.2f}\n" for n, colour in priced]
+    (folder / "table.csv").write_text("length,colour,price\n" + "".join(rows))
     write_images(folder)
 
 
