@@ -70,7 +70,8 @@ class Column:
         inside: The boxes of one layer.
         norm: What a layer does with each of its boxes.
         above: The boxes above the layers.
-        unit: What is counted: `layer`, `stage` of a convolutional network, or `hidden layer` of one that reads rows.
+        unit: What is counted: `layer`, `stage` of a convolutional network, or `hidden layer` of a
+            network of rows.
     """
 
     name: str
