@@ -113,10 +113,10 @@ NETWORKS: dict[str, Figure] = {
         takes="--text: an image, on which the three heads are drawn; model=: a ViT",
         options={
             "model": Option("", "a ViT, whose heads are measured; by default some are trained"),
-            "steps": Option(1_500, "training steps of 64 scenes", high=100_000),
+            "steps": Option(2_000, "training steps of 64 scenes", high=100_000),
             "tries": TRIES,
         },
         measured=True,
-        small={"steps": 500, "tries": 1},
+        small={"steps": 800, "tries": 1},
     ),
 }

@@ -233,7 +233,7 @@ def distant(measured: dict[str, Any], data: str, steps: int, tries: int, seed: i
         lone = spread_of(np.transpose([accuracies[ATTENTION]]))
         draw_spread(axes, [FIELDS[ATTENTION]], lone, LINE_STYLES[1])
         axes.axhline(50, color=MUTED, linewidth=1.4, linestyle=":")
-        axes.write((sides[0], 49), "chance", va="top")
+        axes.write((34, 49), "chance", ha="center", va="top")
         low = min(float(np.min(table)), min(accuracies[ATTENTION]), 44)
         axes.set_ylim(low - 6, 104)
         axes.set_xticks([*sides[:-1], FIELDS[ATTENTION]], [*map(str, sides[:-1]), "46, all"])
