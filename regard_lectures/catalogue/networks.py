@@ -23,7 +23,7 @@ NETWORKS: dict[str, Figure] = {
             "tries": TRIES,
         },
         measured=True,
-        small={"most": 3_000, "seen": 19_200, "tries": 1},
+        small={"most": 3_000, "seen": 9_600, "tries": 1},
     ),
     "remedies": Figure(
         title="What helps a Vision Transformer on little data",
