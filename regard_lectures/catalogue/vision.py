@@ -82,4 +82,14 @@ VISION: dict[str, Figure] = {
             "seed": Option(0, "seed of the noise that inputs are grown from", low=0),
         },
     ),
+    "pooling": Figure(
+        title="Max-pooling, and where its gradient goes",
+        lectures=("2.10",),
+        text="rows of numbers with semicolons between them, as '1 3 2 9; 4 6 1 2'",
+        takes="--text: rows of numbers; gradient=: the gradient of the output; window=: the blocks",
+        options={
+            "gradient": Option("", "the gradient of the output, as '10 20; 30 40'"),
+            "window": Option(2, "height and width of a block", low=2, high=3),
+        },
+    ),
 }

@@ -50,9 +50,18 @@ def exciting(early: float, late: float, grown: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def pooling(second: float, largest: list[list[int]]) -> dict[str, Any]:
+    return {
+        "x": [[second, 3.0], [1.0, 2.0]], "window": 2, "y": [[3.0]], "y_gradient": [[10.0]],
+        "x_gradient": [[0.0, 10.0], [0.0, 0.0]], "chosen": [[0, 1]], "equal": [largest],
+        "is_lecture": False,
+    }  # fmt: skip
+
+
 OPPOSITES = {
     "slicing": (slicing(MORE, MORE, MORE), slicing(LESS, LESS, LESS)),
     "equivariance": (equivariance(MORE, MORE), equivariance(LESS, LESS)),
     "exciting": (exciting(0.9, 0.2, 5.0), exciting(0.2, 0.9, 0.5)),
     "filters": (filters(20, 9), filters(1, 2)),
+    "pooling": (pooling(0.0, [[0, 1]]), pooling(3.0, [[0, 0], [0, 1]])),
 }
