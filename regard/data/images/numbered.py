@@ -58,10 +58,6 @@ def find_numbered(
     Raises:
         InputError: It does not exist, a column is missing, or a cell is no number.
     """
-    location = Path(path)
-    if not location.exists() and not glob.glob(path):  # noqa: PTH207 (a pattern of Parquet files)
-        what = f"{path}: no such file or folder"
-        raise InputError(what, expected=EXPECTED, fix=FIX)
     path = table_of(path)
     parts = (arrow.splits_in(path) if arrow.is_table(path) else {}) or {"": path}
     listings: dict[str, Listing] = {}
@@ -86,17 +82,30 @@ def describe_numbered(path: str, outputs: Sequence[Column], columns: Columns) ->
     """
     if outputs or not Path(path).exists():  # the error for a missing file comes when it is read
         return ""
-    names = _columns_of(table_of(path), outputs, columns)[2]
-    return f"numbers to predict: {names_text(names)} (data.outputs=[A,B]: these alone)"
+    names = names_text(numbers_in(path, columns))
+    return f"numbers to predict: {names} (data.outputs=[A,B]: these alone)"
+
+
+def numbers_in(path: str, columns: Columns = ALL_FOUND) -> tuple[str, ...]:
+    """Return the names of all columns of numbers of a table, or of a folder's.
+
+    Args:
+        path: As for `find_numbered`.
+        columns: Which column has the paths.
+    """
+    return _columns_of(table_of(path), (), columns)[2]
 
 
 def table_of(path: str) -> str:
     """The table of a folder, or a table itself.
 
     Raises:
-        InputError: The folder has none, or the file is none.
+        InputError: It does not exist, the folder has none, or the file is none.
     """
     location = Path(path)
+    if not location.exists() and not glob.glob(path):  # noqa: PTH207 (a pattern of Parquet files)
+        what = f"{path}: no such file or folder"
+        raise InputError(what, expected=EXPECTED, fix=FIX)
     if location.is_dir() and not arrow.is_table(path):
         in_folder = [location / name for name in TABLES if (location / name).is_file()]
         if not in_folder:
