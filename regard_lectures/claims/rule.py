@@ -59,8 +59,8 @@ def interval(differences: Sequence[float]) -> Interval:
     """The 95% t-interval of the mean of some paired differences.
 
     Example:
-        >>> interval([1.0, 2.0, 3.0])
-        Interval(mean=2.0, low=-0.48433820832295716, high=4.484338208322957)
+        >>> interval([1.0, 2.0, 3.0]).shown()
+        '+2.0 (-0.5 to +4.5)'
     """
     mean, count = statistics.fmean(differences), len(differences)
     if count < FEWEST:

@@ -161,8 +161,8 @@ def crossing(sizes: Sequence[int], lead: Sequence[float]) -> float | None:
     It must be more than `BORDER` above 0 at some size before, and below 0 at some size after.
 
     Example:
-        >>> crossing([100, 10_000], [1.0, -1.0]), crossing([100, 10_000], [1.0, -0.1])
-        (1000.0000000000001, None)
+        >>> round(crossing([100, 10_000], [1.0, -1.0])), crossing([100, 10_000], [1.0, -0.1])
+        (1000, None)
     """
     for index in range(1, len(sizes)):
         n, m = sizes[index - 1 : index + 1]
