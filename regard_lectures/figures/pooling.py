@@ -228,13 +228,13 @@ def _read_rows(what: str, text: str, least: int, cells: int = 0) -> list[list[fl
         wanted = f"{least} to {MOST_SIDE} rows and columns, as in {EXAMPLE}"
         raise InputError(what, got=got, expected=wanted)
     cells = cells or length
-    room = WIDE / cells - 8
+    width = WIDE / cells - 8
     for value in (value for row in rows for value in row):
         if not math.isfinite(value):
             raise InputError(what, got=f"{value:g}", expected="a finite number")
         written = f"{value:g}".replace("-", "−").replace("0.", ".", 1)
-        if text_width(written, SMALLEST) > room:
-            digits = int(room / text_width("0", SMALLEST))
+        if text_width(written, SMALLEST) > width:
+            digits = int(width / text_width("0", SMALLEST))
             wanted = f"shorter ones: {cells} cells in a row have room for {digits} digits each"
             raise InputError(what, got=f"{value:g}", expected=wanted)
     return rows
