@@ -227,7 +227,10 @@ class PredictTable(PredictTask):
 
 def _is_file(argument: str) -> bool:
     """Whether an argument means a file: a row has no such name."""
-    return is_table(argument) or Path(argument).is_file()
+    try:
+        return is_table(argument) or Path(argument).is_file()
+    except OSError:  # a row may be longer than the name of a file
+        return False
 
 
 def _completed(model: Any, splits: TableSplits) -> Any:

@@ -15,7 +15,9 @@ from regard.data.table.columns import plan_table
 from regard.data.table.reading import floats
 from regard.data.table.sources import load_table, read_rows
 from regard.errors import InputError
+from regard.inputs.processor import Processor
 from regard.inputs.table.reader import number_in
+from regard.tasks.predict_table import PredictTable
 
 RANDOM = random.Random(0)
 ROWS = [(round(RANDOM.random(), 6), RANDOM.choice("rgb"), RANDOM.choice(["yes", "no"]))
@@ -272,3 +274,11 @@ def test_quotes_keep_commas_in_cells(tmp_path, monkeypatch):
             [["x", "y"], *[(i, "a, b" if i % 2 else "c") for i in range(20)]]
         )
     assert load_table(TableData(train="q.csv", target="y")).classes == ("a, b", "c")
+
+
+def test_what_is_predicted_from_is_a_long_row_or_a_table(table, tmp_path):
+    task = PredictTable(Processor(load_table(data(table())).reader))
+    assert task.items_in(",".join(["1.5"] * 200), print) is None  # no name of a file is so long
+    (tmp_path / "digit.png").write_bytes(b"\x89PNG")
+    with pytest.raises(InputError, match=r"a table is a file of text"):
+        task.items_in("digit.png", print)

@@ -178,7 +178,9 @@ def floats(cells: Sequence[str]) -> NDArray[np.float64]:
 
 def problem_error(problem: Problem, fix: str | None = None) -> InputError:
     """The error for a line that cannot be read, with what to do about it."""
-    if problem.what == records.UNDECODABLE:
+    if problem.what == records.UNDECODABLE and not is_table(problem.file):
+        fix = "a table is a file of text: .csv or .tsv"
+    elif problem.what == records.UNDECODABLE:
         fix = f"save it as UTF-8, or: iconv -f LATIN1 -t UTF-8 {problem.file} > NEW.csv"
     elif problem.what == records.COLUMNS:
         fix = "a cell with a separator in it needs quotes; " + (fix or "correct the line")
