@@ -91,10 +91,9 @@ def pooled(x: Table, upstream: Table, window: int) -> dict[str, Any]:
     """
     values = torch.tensor(x, dtype=torch.float64, requires_grad=True)
     output = F.max_pool2d(values[None, None], window)[0, 0]
-    output.backward(torch.tensor(upstream, dtype=torch.float64))
+    [gradient] = torch.autograd.grad(output, values, torch.tensor(upstream, dtype=torch.float64))
     # Which input each output was taken from, also where the gradient that it gets is 0.
     _, chosen = F.max_pool2d(values.detach()[None, None], window, return_indices=True)
-    assert values.grad is not None
     y = output.detach()
     cells = [divmod(int(index), len(x[0])) for index in chosen.flatten().tolist()]
     blocks = [(row, column) for row in range(y.shape[0]) for column in range(y.shape[1])]
@@ -109,7 +108,7 @@ def pooled(x: Table, upstream: Table, window: int) -> dict[str, Any]:
         "window": window,
         "y": y.tolist(),
         "y_gradient": [list(map(float, line)) for line in upstream],
-        "x_gradient": values.grad.tolist(),
+        "x_gradient": gradient.tolist(),
         "chosen": [list(cell) for cell in cells],
         "equal": equal,
     }
