@@ -101,7 +101,7 @@ def unit_of(config: ModelConfig) -> str:
     """What the cost is counted for: `image` of convolutions alone, `row` of a table, or `token`."""
     is_counted_whole = isinstance(config.first, Convolutions | GridStages)
     has_only_convolutions = is_counted_whole and len(config.sides) == 1
-    return "image" if has_only_convolutions else str(getattr(config.first, "unit", "token"))
+    return "image" if has_only_convolutions else str(getattr(config.first, "counted_as", "token"))
 
 
 def unit_tokens(config: ModelConfig) -> int:

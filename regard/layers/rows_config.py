@@ -14,7 +14,7 @@ class RowLayers(Config):
     """Hidden layers h_i = f(W_i h_(i-1) + b_i) over the numbers h_0 of a row."""
 
     reads: ClassVar[str] = "table"
-    unit: ClassVar[str] = "row"
+    counted_as: ClassVar[str] = "row"
     max_length: ClassVar[int] = 1
     """What a row counts in `train.batch_tokens`."""
     tokens_before: ClassVar[int] = 0

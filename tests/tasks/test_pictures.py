@@ -36,7 +36,7 @@ def test_a_thread_prepares_the_same_batches(mixing):
                  "train.batch_tokens=650", *mixing]  # fmt: skip
     beside = prepared("own/images", *overrides)
     alone = prepared("own/images", *overrides, "data.workers=0")
-    assert len(beside.options.classes) == 6
+    assert len(beside.options.head.classes) == 6
     pairs = zip(beside.batches(Cursor(0, 3)), alone.batches(Cursor(0, 3)), strict=False)
     for (batch, after), (same_batch, again) in islice(pairs, 6):  # into the next epoch
         assert after == again
