@@ -122,11 +122,12 @@ def train_seeing(steps: int, seed: int, on_step: OnStep) -> Seeing:
     for _ in range(steps):
         scenes = draw_scenes(tiles, BATCH, random)
         vectors = object_vectors(seeing, scenes)
-        loss = sum(
+        losses = [
             SHARES[question]
             * F.cross_entropy(outputs[question](vectors).flatten(0, 1), answers.flatten())
             for question, answers in zip(QUESTIONS, torch.from_numpy(scenes.answers), strict=True)
-        )
+        ]
+        loss = torch.stack(losses).sum()
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(weights, 1.0)

@@ -96,7 +96,9 @@ def read_objects(data: str, count: int, unseen: int, seed: int) -> tuple[Objects
         InputError: If there is no such folder.
     """
     if not data:
-        train, test = (draw_objects(n, seed, part) for n, part in zip((count, unseen), PARTS))
+        train, test = (
+            draw_objects(n, seed, part) for n, part in zip((count, unseen), PARTS, strict=True)
+        )
         return train, test, "drawn shapes"
     if not Path(data).exists():
         raise InputError("data", got=data, expected="a folder with a folder of images per class")
