@@ -172,8 +172,8 @@ def words_attributes(numbers: Numbers) -> Words:
     strongest = ", ".join(
         f"{question} {numbers['strongest'][question]:+.0f}" for question in QUESTIONS
     )
-    right = ", ".join(f"{question} {numbers['right'][question]:.0f}%" for question in QUESTIONS)
-    follows = f"Attention on the partner over other objects, points: {strongest}."
+    right = ", ".join(f"{numbers['right'][question]:.0f}%" for question in QUESTIONS)
+    follows = f"Attention on the partner over others, points: {strongest}."
     if "verdict" not in numbers:
         heads = numbers["heads"]
         chosen = ", ".join(f"{question} {heads[question]}" for question in QUESTIONS)
@@ -201,8 +201,8 @@ def words_attributes(numbers: Numbers) -> Words:
         for question in QUESTIONS
     )
     caption = (
-        f"{follows} Loss without it over without another: {gaps}. Probes right: {right}. "
-        f"{claimed(numbers['verdict'])}"
+        f"{follows} Loss without that head over without another, nats: {gaps}. "
+        f"Probes right: {right}. {claimed(numbers['verdict'])}"
     )
     return Words(title, caption)
 
@@ -285,7 +285,9 @@ def _draw_maps(board: Board, run: dict[str, Any], heads: dict[str, str]) -> None
         axes.imshow(picture)
         if index:
             field = np.array(run["maps"][index - 1])
-            field = np.kron(field / max(field.max(), 1e-9), np.ones((int(sides[0]), int(sides[1]))))
+            others = np.delete(field.ravel(), run["patch"][0] * grid[1] + run["patch"][1])
+            field = np.minimum(field / max(others.max(), 1e-9), 1)
+            field = np.kron(field, np.ones((int(sides[0]), int(sides[1]))))
             veil = np.ones((*field.shape, 4))  # white where the head does not look
             veil[..., 3] = 0.85 * (1 - field)
             axes.imshow(veil, extent=(-0.5, size[1] - 0.5, size[0] - 0.5, -0.5))

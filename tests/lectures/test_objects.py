@@ -259,17 +259,18 @@ def test_objects_are_a_persons_own_images(name, folder, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_heads_are_drawn_on_ones_own_image_and_of_ones_own_model(folder, monkeypatch, tmp_path):
+@pytest.mark.parametrize("options", [{"model": "small/fashion"}, {"steps": 2}])
+def test_heads_are_drawn_on_ones_own_image(options, folder, monkeypatch, tmp_path):
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
-    monkeypatch.setattr(attributes, "PROBED", 250)
-    monkeypatch.setattr(attributes, "TESTED", 250)
-    image = str(folder / "left" / "0.png")
-    drawing = show("attributes", text=image, model="small/fashion")
+    for name in ("PROBED", "TESTED"):
+        monkeypatch.setattr(attributes, name, 100)
+    monkeypatch.setattr(alike, "POOL", 500)
+    drawing = show("attributes", text=str(folder / "left" / "0.png"), **options)
     assert problems(drawing.figure) == []
-    assert drawing.title.startswith("small/fashion: ")
-    trained = show("attributes", text=image, steps=2)
-    assert problems(trained.figure) == []
-    assert trained.numbers["tries"] == 1
+    model = options.get("model", "")
+    assert drawing.numbers["tries"] == 1
+    assert drawing.title.startswith(model)
+    assert ("verdict" in drawing.numbers) == (not model)
 
 
 @pytest.mark.parametrize(
