@@ -67,7 +67,9 @@ def logits_of_input(model: Any, source: Input, target_ids: Any = None) -> Any:
     if model.config.has_target:
         return _logits_after(model, source, target_ids)
     with evaluating(model):
-        logits: Tensor = model.classify(source.to(model.device))
+        has_numbers_alone = model.config.numbers and not model.config.classes
+        function = model.standardised_numbers if has_numbers_alone else model.classify
+        logits: Tensor = function(source.to(model.device))
     return logits.cpu()
 
 
