@@ -49,8 +49,6 @@ PATCHES, STAGES = 8, 4
 """Patches along a side of an image; stages of a ResNet."""
 NEAR = 0.03
 """Counts that differ by less than this share are equal."""
-ALIKE = 1.05
-"""Times whose ratio is below this are called as long as each other."""
 RATE = 1e-6
 """Steps are timed, nothing is to be learned."""
 
@@ -283,16 +281,14 @@ def multiply(rows: Tensor, matrix: Tensor) -> Tensor:
 # Their words and picture.
 
 
-def faster(ratio: float) -> str:
-    """How a time compares to another one.
+def share_of_time(ratio: float) -> str:
+    """How long something takes beside another that takes `ratio` times as long.
 
     Example:
-        >>> faster(2.0), faster(0.5), faster(1.01)
-        ('2.0 times as fast', '2.0 times as slow', 'about as fast')
+        >>> share_of_time(2.0), share_of_time(0.8)
+        ('0.50 ×', '1.25 ×')
     """
-    if 1 / ALIKE < ratio < ALIKE:
-        return "about as fast"
-    return f"{ratio:.1f} times as fast" if ratio > 1 else f"{1 / ratio:.1f} times as slow"
+    return f"{1 / ratio:.2f} ×"
 
 
 def words_flops(numbers: Numbers) -> Words:
@@ -314,9 +310,10 @@ def words_flops(numbers: Numbers) -> Words:
         title = f"Whether {vit_name} is faster than {names[CNN]}, these times cannot tell"
     counts = " and ".join(f"{short(numbers['multiply_adds'][name])}" for name in (VIT, CNN))
     caption = (
-        f"With {counts} multiply-adds per image the ViT is {faster(ratios['training'])} in "
-        f"training, {faster(ratios['inference'])} in inference. A matrix product is "
-        f"{faster(ratios['product'])} as a convolution of the same arithmetic. "
+        f"With {counts} multiply-adds per image the ViT takes "
+        f"{share_of_time(ratios['training'])} the CNN's time in training, "
+        f"{share_of_time(ratios['inference'])} in inference. A matrix product takes "
+        f"{share_of_time(ratios['product'])} the time of a convolution of the same arithmetic. "
         f"{claimed(numbers['verdict'])}"
     )
     return Words(title, caption)
