@@ -62,6 +62,13 @@ def write(
     model: Model, processor: Processor | None, decode: DecodeConfig, folder: Path, kind: str | None
 ) -> None:
     """Writes a model with its image reader; see `exchange.export`."""
+    if getattr(model.config, "numbers", ()):
+        raise InputError(
+            "export",
+            got="a model of images that predicts numbers",
+            expected="one that has classes, as transformers' models do",
+            fix="`regard export MODEL --store fp16 -o NEW` keeps it whole, in fewer bytes",
+        )
     if model.config.has_target:
         captions.write(model, processor, decode, folder, kind)
         hub_config = {}

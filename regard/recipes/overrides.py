@@ -24,7 +24,10 @@ from regard.tasks.specs import TASKS
 
 DEFAULT_TASK = "translate"
 """The task that decides the model's family if `model.family` is missing and the task unknown."""
-MAY_DIFFER = {"dropout", "hidden_dropout", "attention_dropout", "drop_path", "classes", "tags"}
+MAY_DIFFER = {
+    "dropout", "hidden_dropout", "attention_dropout", "drop_path", "classes", "tags", "widths",
+    "head_dropout",
+}  # fmt: skip
 """Keys of `model` that a recipe may still set if its weights come from `start.folder`."""
 SIZE_KEYS = {"dim", "heads", "kv_heads", "head_dim", "hidden", "layers"}
 """Keys of `model` that say how large it is, in every family; `model.size=…` replaces them, and all

@@ -85,6 +85,7 @@ class RunStart:
         new_heads = tuple(
             f"{head}." for head in model.config.HEADS
             if getattr(self.config, head, None) != getattr(model.config, head, None)
+            or (head == "numbers" and _widths(self.config) != _widths(model.config))
         )  # fmt: skip
         state = model.state_dict()
         missing = [
@@ -111,6 +112,12 @@ class RunStart:
                 if name.startswith(prefix)
             }
             getattr(model, part).load_state_dict(weights)
+
+
+def _widths(config: Any) -> tuple[int, ...]:
+    """The widths of the hidden layers of a head for numbers; none if it cannot have any."""
+    widths: tuple[int, ...] = getattr(config.head, "widths", ())
+    return widths
 
 
 def begin(recipe: Recipe, snapshot: Snapshot | None) -> RunStart:

@@ -15,8 +15,8 @@ Freeze = int | Literal["none", "embeddings", "all"]
 class StartConfig(Config):
     """Training starts from a trained model: from all of it, or from its encoder.
 
-    With `folder` the `model` section only sets what may differ: dropout, and the names of classes
-    or tags. With `encoder` that holds for `model.encoder` alone.
+    With `folder` the `model` section only sets what may differ: dropout, the names of classes or
+    tags, and the widths of a head for numbers. With `encoder` that holds for `model.encoder` alone.
     """
 
     folder: str | None = None

@@ -157,6 +157,30 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_trained_classifier_gives_its_layers_to_a_head_for_numbers(run, tmp_path):
+    few = {"data": {**DATA, "pairs": 64, "held_out": 2}}
+    barely = {"steps": 1, "evaluate_every": 1, "learning_rate": 1e-30}
+    data = {"kind": "digits"}
+    model = {
+        "family": "resnet", "image": [8, 8], "channels": 1, "unit": "basic", "stem_width": 4,
+        "depths": [1], "filters": [8],
+    }  # fmt: skip
+    classifier = tmp_path / "classifier"
+    package.train("own/images", classifier, quiet=True, data=data, model=model, train=barely)
+    start = {"start": {"folder": str(classifier)}, "train": barely}
+    first = package.train("small/tissue", quiet=True, **few, **start)
+    assert first.model.config.head.widths == (128, 64)  # as the recipe has them
+    before = package.load(classifier).model
+    for ours, theirs in zip(
+        first.model.encoder.parameters(), before.encoder.parameters(), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+    start["start"] = {"folder": str(run)}
+    other = package.train("small/tissue", quiet=True, **few, **start, model={"widths": [6]})
+    assert [layer.linear.out_features for layer in other.model.numbers[:-1]] == [6]
+
+
+@pytest.mark.slow
 def test_predict_reads_images_folders_and_lists(regard, run, files, tmp_path):
     name = str(run)
     line = regard("predict", name, files[0]).out
