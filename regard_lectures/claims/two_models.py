@@ -29,7 +29,7 @@ def two_configs(channels: int, canvas: tuple[int, int]) -> dict[str, Any]:
     side = min(canvas)
     return {
         CNN: cnn_config(channels, side).changed(image=canvas, filters=FILTERS),
-        VIT: vit_config(channels, side).changed(image=canvas),
+        VIT: vit_config(channels, side).changed(image=canvas, dropout=0.0),
     }
 
 
