@@ -138,9 +138,9 @@ def test_a_pipe_without_a_column_stops_at_its_names(regard):
 
 @IN_RUNS
 def test_eval_scores_splits_and_other_tables(regard):
-    own = json.loads(regard("eval", "prices", "--json").out)
-    assert own["examples"] == 12
-    assert own["r2"] > 0.9
+    scores = json.loads(regard("eval", "prices", "--json").out)
+    assert scores["examples"] == 12
+    assert scores["r2"] > 0.9
     other = regard("eval", "high", "--data", "high.csv")
     assert "accuracy" in other.out
     assert "in the training data" in other.out

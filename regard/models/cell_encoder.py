@@ -32,9 +32,3 @@ class CellEncoder(BaseEncoder):
         """Logits for the classes, (images, classes), twice: the same learn from a teacher."""
         logits = self.classify(source, tap)
         return logits, logits
-
-    def forward(self, source: Dense, tap: Tap | None = None) -> Tensor:
-        """Logits of the classes of each image, (images, classes), or its numbers, standardised."""
-        has_numbers_alone = self.classes is None and self.numbers is not None
-        function = self.standardised_numbers if has_numbers_alone else self.classify
-        return function(source, tap)

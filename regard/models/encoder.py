@@ -85,13 +85,16 @@ class BaseEncoder(Model):
         pooled = self.pooled(source, self.hidden(source, tap))
         return self.require_head("numbers")(self.dropout(pooled))
 
-    def numbers_of(self, source: Any, tap: Tap | None = None) -> Tensor:
-        """The predicted numbers in their own units, mean + deviation · z: (examples, numbers)."""
-        z, head = self.standardised_numbers(source, tap).cpu().double(), self.config.head
-        if not head.number_means:  # of a model that was not trained: mean 0, deviation 1
-            return z
-        means, deviations = z.new_tensor(head.number_means), z.new_tensor(head.number_deviations)
-        return means + deviations * z
+    def forward(self, source: Any, tap: Tap | None = None) -> Tensor:
+        """Logits of the classes of each example, (examples, classes), or its standardised numbers.
+
+        Args:
+            source: Examples as the model reads them.
+            tap: Sees the layers.
+        """
+        has_numbers_alone = self.classes is None and self.numbers is not None
+        function = self.standardised_numbers if has_numbers_alone else self.classify
+        return function(source, tap)
 
     def require_head(self, head: str) -> nn.Module:
         """The head of that name.

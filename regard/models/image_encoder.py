@@ -104,12 +104,6 @@ class ImageEncoder(BaseEncoder):
         logits, distilled = self.class_logits(source, tap)
         return logits if logits is distilled else (logits + distilled) / 2
 
-    def forward(self, source: Dense, tap: Tap | None = None) -> Tensor:
-        """Logits of the classes of each image, (images, classes), or its numbers, standardised."""
-        has_numbers_alone = self.classes is None and self.numbers is not None
-        function = self.standardised_numbers if has_numbers_alone else self.classify
-        return function(source, tap)
-
 
 def make_patches(side: GridStack) -> Patches:
     """Builds the front of a stack over patches."""

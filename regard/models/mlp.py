@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.inputs.arrays import Dense
 from regard.kernels.linear import Linear, linear_activation
-from regard.layers import Dropout, Tap
+from regard.layers import Dropout
 from regard.layers.convnets import FeatureMaps
 from regard.layers.fronts.rows import Rows
 from regard.layers.mlp import ACTIVATIONS
@@ -78,9 +78,3 @@ class MLP(BaseEncoder):
         """The vector of each row, its only token: (rows, dim)."""
         del source
         return hidden
-
-    def forward(self, source: Dense, tap: Tap | None = None) -> Tensor:
-        """Logits of the classes of each row, (rows, classes), or its numbers, standardised."""
-        has_numbers_alone = self.classes is None and self.numbers is not None
-        function = self.standardised_numbers if has_numbers_alone else self.classify
-        return function(source, tap)

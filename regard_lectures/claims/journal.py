@@ -9,11 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from regard import __version__
 from regard.draw import cache_folder, write_file
+
+
+def source_of(data: str, name: str) -> str:
+    """What tells data from others of the same name: its path; of data that are drawn, the name.
+
+    Args:
+        data: The path that was asked for.
+        name: What was read.
+    """
+    return str(Path(data).resolve()) if data and Path(data).exists() else name
 
 
 class Journal:

@@ -25,7 +25,7 @@ from regard.explain import Board, Drawing, Numbers, Words
 from regard.inputs import Dense
 from regard_lectures.claims import claimed, interval, numbers_of
 from regard_lectures.claims.classifiers import Classifier, Course, train_classifier
-from regard_lectures.claims.journal import Journal
+from regard_lectures.claims.journal import Journal, source_of
 from regard_lectures.claims.layers import as_input
 from regard_lectures.claims.pasted import Objects, as_text, from_text, in_colour, read_objects
 from regard_lectures.claims.two_marks import (
@@ -84,7 +84,7 @@ def measure(data: str, steps: int, tries: int, seed: int) -> dict[str, Any]:
     train, test, classes, name = read_marks(data, seed)
     configs = models_of(train.channels)
     tests, corners = draw_marks(test, classes, TESTED, np.random.default_rng(seed))
-    settings = {"data": name, "steps": steps, "seed": seed}
+    settings = {"data": source_of(data, name), "steps": steps, "seed": seed}
     runs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in configs}
 
     def run(kind: str, number: int, on_step: OnStep) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from regard.explain import Board, Drawing, Numbers, Words
 from regard.models import ResNetConfig, ViTConfig, build
 from regard_lectures.claims import Interval, claimed, interval, numbers_of
 from regard_lectures.claims.classifiers import Course, read_splits, train_classifier
-from regard_lectures.claims.journal import Journal
+from regard_lectures.claims.journal import Journal, source_of
 from regard_lectures.progress import OnStep, training_progress
 from regard_lectures.tries import draw_spread, spread_of, trainings
 
@@ -71,7 +71,13 @@ def measure(data: str, most: int, seen: int, tries: int, seed: int) -> dict[str,
     sizes = [size for size in SIZES if size <= min(most, len(splits.train))]
     whole = len(splits.train) if most > sizes[-1] < len(splits.train) else 0
     course = Course(seen)
-    settings = {"data": name, "most": most, "seen": seen, "tries": tries, "seed": seed}
+    settings = {
+        "data": source_of(data, name),
+        "most": most,
+        "seen": seen,
+        "tries": tries,
+        "seed": seed,
+    }
     count = len(MODELS) * (len(sizes) * (len(RATES) + tries - 1) + bool(whole))
     results: dict[str, Any] = {"accuracies": {}, "rates": {}, "whole": {}, "parameters": {}}
     with Journal("hunger", settings) as journal, training_progress(course.steps * count) as on_step:

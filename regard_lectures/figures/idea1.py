@@ -8,7 +8,6 @@ see what the rest of the network does without the attention that it was trained 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from regard.explain import Board, Drawing, Numbers, Words
 from regard.models import ResNetConfig
 from regard_lectures.claims import claimed, interval, numbers_of
 from regard_lectures.claims.classifiers import Course, read_splits, train_classifier
-from regard_lectures.claims.journal import Journal
+from regard_lectures.claims.journal import Journal, source_of
 from regard_lectures.progress import OnStep, training_progress
 from regard_lectures.tries import span, trainings
 
@@ -65,7 +64,7 @@ def measure(data: str, images: int, seen: int, tries: int, seed: int) -> dict[st
     """
     splits, name = read_splits(data, held_out=HELD_OUT, most=images, seed=seed)
     images = min(images, len(splits.train))
-    settings = {"data": str(Path(data).resolve()), "images": images, "seen": seen, "seed": seed}
+    settings = {"data": source_of(data, name), "images": images, "seen": seen, "seed": seed}
     steps = 2 * tries * Course(seen).steps
     with Journal("idea1", settings) as journal, training_progress(steps) as on_step:
         runs = [

@@ -24,7 +24,7 @@ from regard.draw import LINE_STYLES, MUTED, TEXT
 from regard.explain import Board, Drawing, Numbers, Words
 from regard_lectures.claims import claimed, interval, numbers_of
 from regard_lectures.claims.classifiers import Course, train_classifier
-from regard_lectures.claims.journal import Journal
+from regard_lectures.claims.journal import Journal, source_of
 from regard_lectures.claims.pasted import (
     Objects,
     as_text,
@@ -80,7 +80,7 @@ def measure(data: str, steps: int, tries: int, seed: int) -> dict[str, Any]:
     train, test, name = read_objects(data, count, min(TESTED, count), seed)
     train, test = train.scaled(SIDE), test.scaled(SIDE)
     configs = two_configs(train.channels, CANVAS)
-    settings = {"data": name, "steps": steps, "seed": seed}
+    settings = {"data": source_of(data, name), "steps": steps, "seed": seed}
     accuracies: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
     with (
         Journal("invariance", settings) as journal,

@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from regard.draw import BLUE, INK, LINE_STYLES, TEXT, LineStyle, shorten
 from regard.explain import Board, Drawing, Numbers, Words
 from regard_lectures.claims import claimed, interval, numbers_of
 from regard_lectures.claims.classifiers import Course, train_classifier
-from regard_lectures.claims.journal import Journal
+from regard_lectures.claims.journal import Journal, source_of
 from regard_lectures.claims.layers import (
     Reach,
     Viewer,
@@ -184,7 +183,7 @@ def measure(
             **_fields_of(models, pixels, one_seed, 1),
         }
 
-    settings = {"data": str(Path(data).resolve()), "steps": steps}
+    settings = {"data": source_of(data, pictures.name), "steps": steps}
     models: dict[str, Any] = {}
     with (
         Journal("receptive", settings) as journal,

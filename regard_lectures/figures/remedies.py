@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from functools import partial
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from regard.explain import Board, Drawing, Numbers, Words
 from regard.tasks import Teacher
 from regard_lectures.claims import claimed, interval, numbers_of
 from regard_lectures.claims.classifiers import Course, read_splits, train_classifier
-from regard_lectures.claims.journal import Journal
+from regard_lectures.claims.journal import Journal, source_of
 from regard_lectures.figures.hunger import configs
 from regard_lectures.progress import OnStep, training_progress
 from regard_lectures.tries import listed, span, trainings
@@ -58,7 +57,7 @@ def measure(data: str, images: int, seen: int, tries: int, seed: int) -> dict[st
     """
     splits, name = read_splits(data, held_out=HELD_OUT, most=images, seed=seed)
     images = min(images, len(splits.train))
-    settings = {"data": str(Path(data).resolve()), "images": images, "seen": seen, "seed": seed}
+    settings = {"data": source_of(data, name), "images": images, "seen": seen, "seed": seed}
     settings["distillation"] = DISTILLATION
     accuracies: dict[str, list[float]] = {way: [] for way in (*WAYS, CNN, TEACHER)}
     steps = Course(seen).steps * tries * (len(WAYS) + 1)

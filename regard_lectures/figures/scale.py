@@ -19,7 +19,7 @@ from regard.explain import Board, Drawing, Numbers, Words
 from regard.models import ViTConfig
 from regard_lectures.claims import claimed, interval, numbers_of
 from regard_lectures.claims.classifiers import Course, labelled, train_classifier
-from regard_lectures.claims.journal import Journal
+from regard_lectures.claims.journal import Journal, source_of
 from regard_lectures.claims.pasted import (
     Objects,
     as_text,
@@ -96,7 +96,7 @@ def measure(data: str, steps: int, tries: int, seed: int) -> dict[str, Any]:
     count = min(OBJECTS, 64 * steps)
     train, test, name = read_objects(data, count, min(TESTED, count), seed)
     configs = configs_of(train.channels)
-    settings = {"data": name, "steps": steps, "seed": seed}
+    settings = {"data": source_of(data, name), "steps": steps, "seed": seed}
     accuracies: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
     with (
         Journal("scale", settings) as journal,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from regard_lectures import FIGURES
 from regard_lectures.claims import CLAIMS, interval, judge, numbers_of
+from regard_lectures.claims.journal import Journal, source_of
 from regard_lectures.claims.rule import T_95
 from tests.lectures.drawn import drawn
 
@@ -69,3 +71,16 @@ def test_a_figure_of_a_claim_has_its_verdict_among_its_numbers():
             numbers = drawn(name).numbers
             differences = {part: numbers[f"differences_{part}"] for part in CLAIMS[name].parts}
             assert judge(name, differences).verdict == numbers["verdict"]
+
+
+def test_folders_of_the_same_name_have_journals_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    results = []
+    for number, parent in enumerate(("a", "b")):
+        folder = tmp_path / parent / "photos"
+        folder.mkdir(parents=True)
+        journal = Journal("hunger", {"data": source_of(str(folder), folder.name)})
+        journal.__enter__()  # and is interrupted: what is known is kept
+        results.append(journal.get("one", partial(int, number)))
+    assert results == [0, 1]
+    assert source_of("", "drawn shapes") == source_of("nowhere", "drawn shapes") == "drawn shapes"

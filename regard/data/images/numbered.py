@@ -6,7 +6,6 @@ A row has the path of an image, relative to the table, and a column for each num
 from __future__ import annotations
 
 import glob
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from regard.data.text.columns import find_column, names_text
 from regard.data.text.records import Problem
 from regard.data.text.roles import CAPTIONS, IDS, Layout, Role, fold
 from regard.errors import InputError
+from regard.inputs.table.reader import is_missing, number_in
 
 TABLES = (
     "outputs.csv",
@@ -36,8 +36,9 @@ TABLES = (
     "metadata.jsonl",
 )
 """Files that list the images of a folder with their numbers."""
-MISSING = {"", "-", "na", "n/a", "nan", "null", "none", "?"}
-"""What stands in a cell without a number."""
+NO_NUMBER = {"-", "none"}
+"""What stands in a cell without a number, too, in lower case: in a column of categories it could be
+one of them."""
 EXPECTED = "images and numbers"
 FIX = "a table has a column of paths and a column for each number: data.file=TABLE.csv"
 MOST_COLUMNS = 10_000
@@ -204,15 +205,10 @@ def _number(value: Any, where: str, column: str) -> float | None:
     Raises:
         InputError: There is something else.
     """
-    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
+    if is_missing(value) or str(value).strip().lower() in NO_NUMBER:
         return None
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.inf
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    if not math.isfinite(number):
+    number = number_in(value)
+    if number is None:
         with_comma = isinstance(value, str) and re.fullmatch(r"[+-]?\d+,\d+", value.strip())
         columns_fix = "correct the cell, or name the columns that are numbers: data.outputs=[a,b]"
         fix = "write it with a point: 3.5" if with_comma else columns_fix
