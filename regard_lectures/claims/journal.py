@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from regard import __version__
 from regard.draw import cache_folder, write_file
+from regard_lectures.progress import OnStep, training_progress
 
 
 def source_of(data: str, name: str) -> str:
@@ -70,3 +72,36 @@ class Journal:
             except OSError:
                 pass  # a cache that cannot be written to: an interrupted run begins anew
         return self.results[key]
+
+
+def measured_with_all_seeds(
+    name: str,
+    settings: Mapping[str, Any],
+    kinds: Sequence[str],
+    seeds: Sequence[int],
+    steps: int,
+    measure_one: Callable[[str, int, OnStep], Any],
+) -> dict[str, list[Any]]:
+    """Train every kind of model with every seed, with a journal and a progress bar.
+
+    Args:
+        name: The figure's name.
+        settings: As those of `Journal`.
+        kinds: The models.
+        seeds: The seeds.
+        steps: The training steps of each model.
+        measure_one: Maps a kind, a seed, and what is called after each step to a result as JSON.
+
+    Returns:
+        The results of each kind, one for each seed.
+    """
+    results: dict[str, list[Any]] = {kind: [] for kind in kinds}
+    with (
+        Journal(name, settings) as journal,
+        training_progress(steps * len(seeds) * len(kinds)) as on_step,
+    ):
+        for seed in seeds:
+            for kind in kinds:
+                compute = partial(measure_one, kind, seed, on_step)
+                results[kind].append(journal.get(f"{kind} {seed}", compute))
+    return results

@@ -11,7 +11,6 @@ which is right for 3 of the 4 pairs of marks at most: 75%.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from regard.explain import Board, Drawing, Numbers, Words
 from regard.inputs import Dense
 from regard_lectures.claims import claimed, interval, numbers_of
 from regard_lectures.claims.classifiers import Classifier, Course, train_classifier
-from regard_lectures.claims.journal import Journal, source_of
+from regard_lectures.claims.journal import measured_with_all_seeds, source_of
 from regard_lectures.claims.layers import as_input
 from regard_lectures.claims.pasted import Objects, as_text, from_text, in_colour, read_objects
 from regard_lectures.claims.two_marks import (
@@ -39,7 +38,7 @@ from regard_lectures.claims.two_marks import (
     marks_seen,
     models_of,
 )
-from regard_lectures.progress import OnStep, training_progress
+from regard_lectures.progress import OnStep
 from regard_lectures.tries import draw_spread, spread_of, trainings
 
 RATES = {"CNN": 3e-3, ATTENTION: 2e-3}
@@ -85,7 +84,6 @@ def measure(data: str, steps: int, tries: int, seed: int) -> dict[str, Any]:
     configs = models_of(train.channels)
     tests, corners = draw_marks(test, classes, TESTED, np.random.default_rng(seed))
     settings = {"data": source_of(data, name), "steps": steps, "seed": seed}
-    runs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in configs}
 
     def run(kind: str, number: int, on_step: OnStep) -> dict[str, Any]:
         random = np.random.default_rng((number, 1))
@@ -96,15 +94,8 @@ def measure(data: str, steps: int, tries: int, seed: int) -> dict[str, Any]:
         accuracy = share_right(classifier.model, tests)
         return {"accuracy": accuracy, **_seen_by(classifier, tests, corners, number)}
 
-    with (
-        Journal("distant", settings) as journal,
-        training_progress(steps * tries * len(configs)) as on_step,
-    ):
-        for number in range(seed, seed + tries):
-            for kind in configs:
-                runs[kind].append(
-                    journal.get(f"{kind} {number}", partial(run, kind, number, on_step))
-                )
+    seeds = range(seed, seed + tries)
+    runs = measured_with_all_seeds("distant", settings, [*configs], seeds, steps, run)
     accuracies = {kind: [float(item["accuracy"]) for item in runs[kind]] for kind in configs}
     return {
         "accuracies": accuracies,

@@ -13,7 +13,6 @@ which are not padded.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from regard.draw import LINE_STYLES, MUTED, TEXT
 from regard.explain import Board, Drawing, Numbers, Words
 from regard_lectures.claims import claimed, interval, numbers_of
 from regard_lectures.claims.classifiers import Course, train_classifier
-from regard_lectures.claims.journal import Journal, source_of
+from regard_lectures.claims.journal import measured_with_all_seeds, source_of
 from regard_lectures.claims.pasted import (
     Objects,
     as_text,
@@ -34,7 +33,7 @@ from regard_lectures.claims.pasted import (
     read_objects,
 )
 from regard_lectures.claims.two_models import CNN, RATES, VIT, parameters_of, two_configs
-from regard_lectures.progress import OnStep, training_progress
+from regard_lectures.progress import OnStep
 from regard_lectures.tries import draw_spread, spread_of, trainings
 
 CANVAS = (24, 64)
@@ -81,15 +80,12 @@ def measure(data: str, steps: int, tries: int, seed: int) -> dict[str, Any]:
     train, test = train.scaled(SIDE), test.scaled(SIDE)
     configs = two_configs(train.channels, CANVAS)
     settings = {"data": source_of(data, name), "steps": steps, "seed": seed}
-    accuracies: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
-    with (
-        Journal("invariance", settings) as journal,
-        training_progress(steps * tries * len(KINDS)) as on_step,
-    ):
-        for number in range(seed, seed + tries):
-            for kind in KINDS:
-                run = partial(by_column, kind, configs, train, test, steps, number, on_step)
-                accuracies[kind].append(journal.get(f"{kind} {number}", run))
+
+    def run(kind: str, number: int, on_step: OnStep) -> list[float]:
+        return by_column(kind, configs, train, test, steps, number, on_step)
+
+    seeds = range(seed, seed + tries)
+    accuracies = measured_with_all_seeds("invariance", settings, KINDS, seeds, steps, run)
     random = np.random.default_rng(seed)
     examples = [
         pictures_between(test, 2, columns, random).values

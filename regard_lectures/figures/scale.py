@@ -7,7 +7,6 @@ attention in windows (Swin) stands beside the two, outside of the claim.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from regard.explain import Board, Drawing, Numbers, Words
 from regard.models import ViTConfig
 from regard_lectures.claims import claimed, interval, numbers_of
 from regard_lectures.claims.classifiers import Course, labelled, train_classifier
-from regard_lectures.claims.journal import Journal, source_of
+from regard_lectures.claims.journal import measured_with_all_seeds, source_of
 from regard_lectures.claims.pasted import (
     Objects,
     as_text,
@@ -29,7 +28,7 @@ from regard_lectures.claims.pasted import (
     read_objects,
 )
 from regard_lectures.claims.two_models import CNN, RATES, VIT, parameters_of, two_configs
-from regard_lectures.progress import OnStep, training_progress
+from regard_lectures.progress import OnStep
 from regard_lectures.tries import draw_spread, spread_of, trainings
 
 CANVAS = 32
@@ -97,15 +96,12 @@ def measure(data: str, steps: int, tries: int, seed: int) -> dict[str, Any]:
     train, test, name = read_objects(data, count, min(TESTED, count), seed)
     configs = configs_of(train.channels)
     settings = {"data": source_of(data, name), "steps": steps, "seed": seed}
-    accuracies: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
-    with (
-        Journal("scale", settings) as journal,
-        training_progress(steps * tries * len(KINDS)) as on_step,
-    ):
-        for number in range(seed, seed + tries):
-            for kind in KINDS:
-                run = partial(by_side, kind, configs[kind], train, test, steps, number, on_step)
-                accuracies[kind].append(journal.get(f"{kind} {number}", run))
+
+    def run(kind: str, number: int, on_step: OnStep) -> list[float]:
+        return by_side(kind, configs[kind], train, test, steps, number, on_step)
+
+    seeds = range(seed, seed + tries)
+    accuracies = measured_with_all_seeds("scale", settings, KINDS, seeds, steps, run)
     random = np.random.default_rng(seed)
     examples = [pictures_at(test, np.zeros(1, np.int64), side, random).values for side in SIDES]
     return {
