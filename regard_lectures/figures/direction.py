@@ -188,11 +188,13 @@ def measure_model(model: str, text: str | None) -> dict[str, Any]:
     """
     pipeline, looks, read = look_at(model, text)
     by_layer: dict[str, list[float]] = {}
+    looks_at_words = False
     coded = any(layer.site.startswith("encoder") for layer in looks[0].maps)
     for look in [] if pipeline.reads_images else looks:
         for layer in look.maps:
             if not layer.site.endswith("self") or (coded and layer.site.startswith("decoder")):
                 continue
+            looks_at_words = True
             written = [n for n, key in enumerate(layer.keys) if not SPECIAL.fullmatch(key)]
             weights = torch.as_tensor(np.array(layer.weights)).double()
             weights = weights[:, written][:, :, written]  # (heads, words, words)
@@ -200,13 +202,15 @@ def measure_model(model: str, text: str | None) -> dict[str, Any]:
             if len(query):
                 shares = share_before(weights[:, query].transpose(0, 1)[:, None], query)
                 by_layer.setdefault(layer.site, []).append(100 * float(shares.mean()))
-    if not by_layer:
+    if not looks_at_words:
         raise InputError(
             f"show direction: {pipeline.name}, {read}",
             got="no self-attention between words",
-            expected="a model of texts with self-attention, and texts of three words or more",
+            expected="a model of texts with self-attention",
             fix="such as model=small/fill",
         )
+    if not by_layer:
+        raise InputError("--text", got=read, expected="a text of three words or more")
     return {
         "trained": False,
         "model": pipeline.name,

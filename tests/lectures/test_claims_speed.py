@@ -130,7 +130,7 @@ def test_a_text_that_is_not_of_the_task_is_an_error(text):
 def test_a_model_without_self_attention_over_words_is_an_error():
     with pytest.raises(InputError, match="no self-attention between words"):
         show("direction", model="small/digits")
-    with pytest.raises(InputError, match="no self-attention between words"):
+    with pytest.raises(InputError, match="expected a text of three words or more"):
         show("direction", model="small/fill", text="Go")
 
 
